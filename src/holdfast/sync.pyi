@@ -15,6 +15,7 @@ from holdfast.client.history import Pending
 from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo
 from holdfast.client.keys import Keys
 from holdfast.client.rehearsal import Checked
+from holdfast.client.schedules import ScheduleInfo
 from holdfast.client.streams import Chunk, StreamInfo
 from holdfast.client.tokens import Token
 from holdfast.declare import Agent
@@ -24,6 +25,7 @@ from holdfast.words.budget import Budget
 from holdfast.words.calls import KeptAs
 from holdfast.words.durations import Duration
 from holdfast.words.people import Actor
+from holdfast.words.schedules import Schedule
 from holdfast.words.spent import Spent
 from holdfast.worker.settings import Settings
 
@@ -395,6 +397,62 @@ class Receipt:
 
     def seen_at(self) -> int | None:
         """Find the number of the event with which the message came into the run's history; None while it has not."""
+
+class ScheduleHandle:
+    """A schedule that can be steered, from `hf.schedule` or `hf.get_schedule`.
+
+    Attributes:
+        name: Its name.
+    """
+
+    name: str
+
+    def info(self) -> ScheduleInfo:
+        """Read it as it is now.
+
+        Raises:
+            UnknownSchedule: There is no such schedule.
+        """
+
+    def pause(self) -> ScheduleInfo:
+        """Begin no more runs, also after deploys, until `resume`. Runs that go on are left alone.
+
+        Raises:
+            UnknownSchedule: There is no such schedule.
+            BadArguments: It is retired.
+        """
+
+    def resume(self) -> ScheduleInfo:
+        """Begin runs again, from the next time on: what was missed while it was paused is not caught up.
+
+        Raises:
+            UnknownSchedule: There is no such schedule.
+            BadArguments: It is retired.
+        """
+
+    def trigger(self) -> str:
+        """Begin a run now, beside its times; returns its id.
+
+        Raises:
+            UnknownSchedule: There is no such schedule.
+            BadArguments: It has begun one in this very second, or its agent is a singleton that runs.
+        """
+
+    def backfill(self, start: datetime, end: datetime) -> list[str]:
+        """Begin a run for each of its times from `start` until `end`, as far as there is none yet; returns their ids.
+
+        Raises:
+            UnknownSchedule: There is no such schedule.
+            BadArguments: The times are in the future, or too many.
+        """
+
+    def delete(self) -> None:
+        """Delete it. One that an agent declares is taken out of the code instead, or paused.
+
+        Raises:
+            UnknownSchedule: There is no such schedule.
+            BadArguments: An agent declares it.
+        """
 
 class Transcript(Generic[T]):
     """A conversation seen from outside, made by `hf.conversation`."""
@@ -1092,6 +1150,29 @@ class Client:
         Raises:
             UnknownRun: One of them is not there.
         """
+
+    def schedule(self, name: str, agent: Any, schedule: str | Schedule, /) -> ScheduleHandle:
+        """Have runs of an agent begin by themselves, from now on; the same name again changes it.
+
+        Args:
+            name: Begins the ids of its runs.
+            agent: The agent, or its name.
+            schedule: A cron line, or a `Schedule` with the arguments of its runs.
+
+        Raises:
+            BadArguments: It is no schedule, its arguments do not fit the agent, or an agent's code declares one of this name.
+            UnknownAgent: No worker has published an agent of this name.
+        """
+
+    def get_schedule(self, name: str) -> ScheduleHandle:
+        """Return a handle to a schedule. Nothing is read before the handle is used.
+
+        Raises:
+            BadArguments: This is no name of a schedule.
+        """
+
+    def schedules(self) -> list[ScheduleInfo]:
+        """List all schedules, in the order of their names."""
 
     def create_token(
         self, name: str, *, groups: Iterable[str] = ..., scopes: Iterable[str] = ..., expires: Duration | None = ...

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import apsw
 import pytest
 from tests.store.places import ManualClock, Place, finish, new
 
 from holdfast import BadArguments, Schedule, UnknownSchedule
 from holdfast.store.schedules import Declared, template
+from holdfast.words.limits import Lane
 from holdfast.words.schedules import next_time, run_of, stored
 
 HAND = {"by": "ana", "via": "test"}
@@ -245,3 +247,27 @@ async def test_times_can_be_begun_by_hand(place: Place) -> None:
             "start",
             run_of("s", at + 60_000),
         )
+
+
+async def test_a_singleton_that_goes_on_is_a_time_missed(place: Place) -> None:
+    clock = clock_at()
+    async with place.open(clock) as store:
+        one = replace(new(""), lane=Lane(singleton_key="only"))
+        await store.make_schedule(replace(declared(every="1m", overlap="allow"), run=template(one)), **HAND)
+        clock.time += 60_000
+        (first,) = await store.begin_due()
+        clock.time += 60_000
+        assert await store.begin_due() == []
+        assert await store.begin_at("s", [clock.time], **HAND) == []
+        row = await store.schedule("s")
+        assert (row.begun, row.missed, row.last_run) == (1, 1, first)
+
+
+async def test_what_workers_declared_that_are_gone_is_forgotten(file: Place) -> None:
+    async with file.open(clock_at()) as store:
+        for _ in range(3):
+            async with file.open(clock_at()) as other:
+                await other.publish([("agent", None, "{}")])
+                await other.declare_schedules([declared(digest="1")])
+        await store.declare_schedules([declared(digest="1")])
+        assert apsw.Connection(file.path).execute("SELECT count(*) FROM schedules_declared").get == 1

@@ -20,6 +20,8 @@ def main() -> None:
         assert_type(hf.start(nothing), holdfast.sync.Run[None])
         assert_type(hf.start("research", "otters"), holdfast.sync.Run[Any])
         assert_type(hf.get("otters", research), holdfast.sync.Run[str])
+        assert_type(hf.schedule("daily", research, "0 7 * * *"), holdfast.sync.ScheduleHandle)
+        assert_type(hf.get_schedule("daily").pause(), holdfast.ScheduleInfo)
         for event in run.events():
             assert_type(event, holdfast.RunEvent)
         for chunk in run.stream("answer"):

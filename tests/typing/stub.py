@@ -15,6 +15,7 @@ STUB = SOURCE / "sync.pyi"
 CLASSES: dict[str, tuple[str, list[tuple[str, str]]]] = {
     "Run": ("client.run", []),
     "Receipt": ("client.run", []),
+    "ScheduleHandle": ("client.schedules", []),
     "Transcript": ("client.conversations", []),
     "StepInfo": ("client.history", []),
     "State": ("client.history", []),
@@ -28,12 +29,17 @@ CLASSES: dict[str, tuple[str, list[tuple[str, str]]]] = {
             ("client.conversations", "Conversations"),
             ("client.control", "Control"),
             ("client.rehearsal", "Rehearsals"),
+            ("client.schedules", "Schedules"),
             ("client.tokens", "Tokens"),
             ("client.base", "Base"),
         ],
     ),
 }
-ATTRIBUTES = {"Run": "id: str\ncreated: bool", "Transcript": "id: str"}  # that constructors set
+ATTRIBUTES = {
+    "Run": "id: str\ncreated: bool",
+    "ScheduleHandle": "name: str",
+    "Transcript": "id: str",
+}  # that constructors set
 CLOSING = '''
 def __enter__(self) -> Self: ...
 def __exit__(self, *exc: object) -> None: ...
