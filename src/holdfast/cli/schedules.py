@@ -56,9 +56,9 @@ async def schedules(
     name: str | None, pause: bool, resume: bool, trigger: bool, backfill: tuple[datetime, datetime] | None, delete: bool,
     agent: str | None, cron: str | None, every: str | None, tz: str | None, arguments: str | None, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """List what begins by itself, with its next times and its last run; or steer one.
+    """List what begins by itself, or steer it.
 
-    An agent declares its schedule with @agent(schedule=...); --agent makes one by hand.
+    Each is shown with its next times and its last run. An agent declares its schedule with @agent(schedule=...); --agent makes one by hand.
     """
     steered = [pause, resume, trigger, backfill is not None, delete, agent is not None]
     if sum(steered) > 1:

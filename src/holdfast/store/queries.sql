@@ -1615,7 +1615,7 @@ SELECT count(*) FROM schedules_declared AS d JOIN workers ON workers.id = d.work
 WHERE d.name = :name AND d.digest = :digest AND d.worker <> :worker
 
 -- name: schedule_seen
--- Was this ever declared?
+-- Whether this was ever declared.
 SELECT 1 FROM schedules_seen WHERE name = :name AND digest = :digest
 
 -- name: see_schedule
