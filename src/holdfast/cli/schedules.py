@@ -58,7 +58,8 @@ async def schedules(
 ) -> None:  # fmt: skip
     """List what begins by itself, or steer it.
 
-    Each is shown with its next times and its last run. An agent declares its schedule with @agent(schedule=...); --agent makes one by hand.
+    Each is shown with its next times and its last run. An agent declares its schedule with @agent(schedule=...);
+    --agent makes one by hand.
     """
     steered = [pause, resume, trigger, backfill is not None, delete, agent is not None]
     if sum(steered) > 1:
