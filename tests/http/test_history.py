@@ -1,6 +1,8 @@
 """A run from inside, over HTTP: its calls in pages and one by one, what it has come to, and its state."""
 
-from tests.http.site import on_a_server
+from tests.http.site import double, on_a_server, served
+
+import holdfast
 
 
 @on_a_server
@@ -21,6 +23,24 @@ async def test_calls_are_listed_in_pages_and_shown_whole(site):
     for which in ("0", "double%230"):
         whole = await site.get(f"/api/runs/a/steps/{which}")
         assert (whole["step"], whole["arguments"], whole["result"]) == (step, None, 42)
+
+
+@holdfast.agent
+async def rounds(n: int) -> int:
+    n = await holdfast.restore(n)
+    await holdfast.checkpoint(n)
+    return await double(n)
+
+
+async def test_a_key_with_slashes_finds_its_call(tmp_path):
+    async with served(f"sqlite:{tmp_path / 'runs.db'}", agents=[rounds]) as site:
+        await site.hf.run(rounds, 3, id="a")
+        for which in ("@1/double%230", "%401%2Fdouble%230"):
+            whole = await site.get(f"/api/runs/a/steps/{which}")
+            assert (whole["step"]["key"], whole["result"]) == ("@1/double#0", 6)
+        for which in ("@1/double%231", "@1/", "@1/double%230/"):
+            assert (await site.get(f"/api/runs/a/steps/{which}", 422))["error"]["code"] == "bad_arguments"
+        assert (await site.get("/api/runs/a/steps/", 422))["error"]["code"] == "bad_arguments"
 
 
 @on_a_server

@@ -21,7 +21,7 @@ from holdfast.http.health import Health
 from holdfast.http.login import Entrance
 from holdfast.http.openapi import description
 from holdfast.http.page import HEADERS, page
-from holdfast.http.paths import by_path
+from holdfast.http.paths import by_route
 from holdfast.http.requests import Receiver
 
 
@@ -44,7 +44,7 @@ def application(hf: Client, guard: Tokens, followers: Followers) -> Starlette:
         Route("/openapi.json", openapi),
         Route("/session", Entrance(hf, guard).serve, methods=["POST", "DELETE"]),
     ]
-    for path, endpoints in by_path().items():
+    for path, endpoints in by_route().items():
         routes.append(Route(path, functools.partial(receiver.serve, endpoints), methods=list(endpoints)))
     failures = {HTTPException: _lost, Exception: _failed}
     app = Starlette(routes=routes, middleware=[Middleware(OwnPages)], exception_handlers=failures)

@@ -24,7 +24,7 @@ PATHS: Final[tuple[Endpoint, ...]] = (
     Endpoint("GET", "/api/runs/{id}/steps", "Its calls, in the order of their first events, without their values.",
              history.steps, "read", history.Steps, query=history.Behind),
     Endpoint("GET", "/api/runs/{id}/steps/{step}", "One call with its arguments and result, by its number or key.",
-             history.step, "read", history.WholeStep),
+             history.step, "read", history.WholeStep, slashes=True),
     Endpoint("GET", "/api/runs/{id}/snapshot", "What it has come to: goal, plan, waits, messages, spending, runs below it.",
              history.snapshot, "read", history.WholeSnapshot),
     Endpoint("GET", "/api/runs/{id}/state", "The state it stored last, or that held at an event.", history.state, "read",
@@ -68,9 +68,9 @@ PATHS: Final[tuple[Endpoint, ...]] = (
 )  # fmt: skip
 
 
-def by_path() -> dict[str, dict[str, Endpoint]]:
-    """Path -> method -> endpoint."""
+def by_route() -> dict[str, dict[str, Endpoint]]:
+    """Route -> method -> endpoint."""
     found: dict[str, dict[str, Any]] = {}
     for each in PATHS:
-        found.setdefault(each.path, {})[each.method] = each
+        found.setdefault(each.route, {})[each.method] = each
     return found

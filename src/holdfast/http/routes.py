@@ -78,4 +78,10 @@ class Endpoint:
     body: Any = None  # a type, if it takes a document
     # Other good statuses: what they mean, their document.
     more: Mapping[int, tuple[str, Any]] = field(default_factory=dict)
+    slashes: bool = False  # the last part may have some, encoded or not: it is the key of a call
     follows: Any = None  # the type of what comes as text/event-stream, if that can be asked for
+
+    @property
+    def route(self) -> str:
+        """The path as Starlette knows it."""
+        return f"{self.path[:-1]}:path}}" if self.slashes else self.path

@@ -7,6 +7,10 @@ is looked up at which the code is, and an exception is raised there (`PyThreadSt
 process, and the next run is tried in another quarantine.
 
 Code that keeps Python's own lock inside one C function keeps the caller's loop too, and is not found by this.
+
+`os._exit` ends the tried code alone, in the quarantine's thread and in those of its loop (`asyncio.to_thread`). In a thread that
+the code has started itself it ends the process, because nothing tells such a thread from one of the caller's. So it does in a
+process that the code has forked, as it must.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -26,7 +31,6 @@ from holdfast.rehearsal.frames import Frame
 from holdfast.values.failures import is_users
 
 T = TypeVar("T")
-_NAME: Final = "holdfast-rehearsal"
 _LOOK_S: Final = 0.25
 _STOP_S: Final = 1.0  # for code to end that was told to
 _TELL_S: Final = 0.05
@@ -54,11 +58,12 @@ class Quarantine:
         self._home = asyncio.get_running_loop()
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(lambda _loop, _context: None)  # what tried code loses is nobody's news
+        self._loop.set_default_executor(ThreadPoolExecutor(thread_name_prefix=f"{_name()}thread"))
         self._asked_at = self._turned_at = 0.0
         self._over, self._stopping = threading.Event(), False
         self._gone = asyncio.Event()  # the same, for the caller's loop
         os._exit = _exit  # and for good: code that is left behind may call it when this is closed
-        self._thread = threading.Thread(target=self._main, name=_NAME, daemon=True)
+        self._thread = threading.Thread(target=self._main, name=f"{_name()}loop", daemon=True)
         self._thread.start()
 
     @property
@@ -183,9 +188,14 @@ def place_in(thread: threading.Thread) -> str:
     return "" if frame is None else Frame("", "", frame.f_code.co_filename, frame.f_lineno).place
 
 
+def _name() -> str:
+    """Begin the names of this process's quarantines: a forked process has the thread that forked it, but not this name."""
+    return f"holdfast-rehearsal-{os.getpid()}-"
+
+
 def _exit(status: int) -> NoReturn:
     """Stand in for `os._exit`: tried code ends itself with it, and not the process that tries others too."""
-    if threading.current_thread().name == _NAME:
+    if threading.current_thread().name.startswith(_name()):
         raise SystemExit(f"os._exit({status!r})")
     _end_process(status)
 
