@@ -30,6 +30,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 _NAME = re.compile(r"[\w][\w.:@-]{0,99}")
 _ISOLATION: Final[dict[Any, Isolation | None]] = {False: None, True: "read committed", "serializable": "serializable"}
+step_names: Final[set[str]] = set()  # that were declared in this process: a name given by hand can be held against them
 
 
 class NotDone:
@@ -370,6 +371,7 @@ def _declare_step(
     own_name = _checked_name(fn.__name__.lstrip("_").strip("<>") or "step" if name is None else name, "a step")
     signature = Signature(fn, skip_self=_is_method(fn))
     signature.promise()
+    step_names.add(own_name)
     spec = StepSpec(
         name=own_name,
         fn=fn,

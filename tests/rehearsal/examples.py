@@ -145,9 +145,11 @@ def support() -> dict[str, str]:
 
             asyncio.run(record())
             before = shop.books()
-            one = typed("holdfast rehearse ana-1 --code agents.py --model terse.py:terse")
+            one = typed("holdfast rehearse ana-1 --code agents.py --model terse.py:terse --budget tokens=5000")
             prompt = typed("holdfast rehearse ana-1 --code agents.py --prompt clerk=kind.txt --budget tokens=5000")
-            many = typed("holdfast rehearse ana-1 bo-1 cy-1 --code agents.py --model terse.py:terse")
+            many = typed(
+                "holdfast rehearse ana-1 bo-1 cy-1 --code agents.py --model terse.py:terse --budget tokens=5000"
+            )
             difference = typed("holdfast diff ana-1 bo-1")
             after = shop.books()
         assert before["requests"] == after["requests"]  # no order was looked up again

@@ -42,7 +42,7 @@ def cli(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOLDFAST_URL", "sqlite:runs.db")
     monkeypatch.setattr(sys, "path", list(sys.path))
-    for name in ("app", "newer", "loud", "long", "family", "tasks"):
+    for name in ("app", "newer", "loud", "models", "long", "family", "tasks"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     (tmp_path / "app.py").write_text(CODE)
     (tmp_path / "newer.py").write_text(CODE.replace("await search(topic)", 'await search(topic + "!")'))
@@ -148,6 +148,7 @@ def test_a_bundle_is_replayed_checked_and_rehearsed_without_a_store(cli, tmp_pat
 
 
 RUDE = """
+import os
 import sys
 import threading
 import time
@@ -155,9 +156,11 @@ import time
 import holdfast
 from app import publish, search
 
+print("loaded")
+
 
 def rude():
-    print("printed")
+    print("printed", os.environ.get("PYDANTIC_AI_NO_BANNER"))
     threading.Thread(target=time.sleep, args=(1000,)).start()
     try:
         input("name? ")
@@ -189,7 +192,7 @@ def test_code_that_prints_reads_and_starts_threads_disturbs_nobody(cli, tmp_path
     (tmp_path / "rude.py").write_text(RUDE)
     words = ["check", "rude.py"] if command == "check" else [command, "open", "--code", "rude.py"]
     code, out, err = typed(*words, "--json", input="nobody reads this\n")
-    assert (code, json.loads(out) != {}, "printed" in err) == (0, True, True), (code, out, err)
+    assert (code, json.loads(out) != {}, "printed 1" in err) == (0, True, True), (code, out, err)
 
 
 def test_code_that_never_gives_the_loop_back_is_a_finding_with_its_line(cli, tmp_path):
@@ -329,11 +332,30 @@ def test_rehearse_with_other_code_stops_at_a_new_input_or_takes_an_answer(cli):
     assert stopped.stdout.lstrip().startswith("? done  stopped: search#0 is called")
     assert "search#0 is called with an input that the record does not have" in " ".join(stopped.stdout.split())
     loud = cli("rehearse", "done", "--code", "loud.py")
-    assert "which nobody was asked with that value" in " ".join(loud.stdout.split())
+    assert "asks 'Publish?' and shows another value; --decide" in " ".join(loud.stdout.split())
     newer = cli("rehearse", "done", "--code", "newer.py", "--answer", 'search=["otters 1", "otters 2"]')
     assert newer.exit_code == 1
     assert "they part at search#0" in newer.stdout
     assert "1 recorded, 1 scripted" in newer.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("rehearse", "done", "--code", "app.py", "--answer", "serch=1"), "did you mean 'search'?"),
+        (("rehearse", "done", "--code", "app.py", "--live", "serch"), "steps of the recorded runs: publish, search"),
+        (
+            ("rehearse", "done", "--code", "app.py", "--model", "models.py:nope"),
+            "has no 'nope', which --model names; it has small",
+        ),
+        (("retry", "done", "--effects", "new"), "name that with --at"),
+        (("import", "x.bundle", "--dry-run", "--receipt", "r"), "leave one of them out"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_what_can(cli, tmp_path, words, told):
+    (tmp_path / "models.py").write_text("import sys\n\n\ndef f():\n    pass\n\n\nsmall = object()\n")
+    found = cli(*words)
+    assert (found.exit_code, told in " ".join(found.output.split())) == (2, True), found.output
 
 
 def test_rehearse_of_many_runs_is_a_table(cli):

@@ -159,6 +159,7 @@ async def test_a_new_input_ends_it_or_gets_an_answer():
         (half,) = await rehearse(hf, [info.id], [other], answers={find: lambda *_: Item("pot", 3)})
     assert BODIES == []
     assert stopped.stopped.startswith("find#0 is called with an input that the record does not have: find(")
+    assert stopped.stopped.endswith("--answer find=JSON (answers=) says what it returns")
     assert (answered.stopped, answered.difference.other.result) == ("", "'not made up'")
     assert answered.answers == {"scripted": 2}
     assert (half.difference.other.result, half.answers) == ("'shipped pot'", {"scripted": 1, "recorded": 1})
@@ -209,16 +210,20 @@ async def test_another_model_and_another_prompt_of_a_framework():
     async with holdfast.testing.open(agents=[desk]) as hf:
         await (await hf.start(desk, "where?", id="d")).result()
         (same,) = await rehearse(hf, ["d"], [desk])
-        (model,) = await rehearse(hf, ["d"], [desk], model=says("now"))
+        (model,) = await rehearse(hf, ["d"], [desk], model=says("now"), budget=holdfast.Budget(model_calls=2))
+        (unpaid,) = await rehearse(hf, ["d"], [desk], model=says("now"))
         (stopped,) = await rehearse(hf, ["d"], [desk], prompts={"clerk": "Be kind."})
         (prompt,) = await rehearse(
             hf, ["d"], [desk], prompts={"clerk": "Be kind."}, budget=holdfast.Budget(model_calls=5)
         )
-        with pytest.raises(BadArguments, match="'nobody'"):
+        with pytest.raises(BadArguments, match=r"'nobody'.*there are: .*clerk"):
             await rehearse(hf, ["d"], [desk], prompts={"nobody": "x"})
+        with pytest.raises(BadArguments, match=r"no step 'clerk.modle'; did you mean 'clerk.model'"):
+            await rehearse(hf, ["d"], [desk], live=["clerk.modle"])
     assert same.difference.same, same.difference
     assert model.difference.other.result == "'now: Be brief. / now: Be brief.'"
-    assert "no budget was given" in stopped.stopped
+    for each in (stopped, unpaid):
+        assert "no budget was given; --budget tokens=" in each.stopped
     assert prompt.difference.other.result == "'then: Be kind. / then: Be kind.'"
     assert prompt.answers == {"asked": 2}
 
@@ -334,10 +339,10 @@ async def test_a_fork_is_replayed_and_compared_and_its_original_rehearsed():
 
 
 async def test_a_question_with_another_value_is_decided_only_if_that_is_wanted():
-    def version(text):
+    def version(text, question="Send?", times=1):
         @holdfast.agent(name="asks")
         async def asks() -> bool:
-            return bool(await holdfast.approve("Send?", show=text))
+            return all([bool(await holdfast.approve(question, show=text)) for _ in range(times)])
 
         return asks
 
@@ -348,9 +353,48 @@ async def test_a_question_with_another_value_is_decided_only_if_that_is_wanted()
         (same,) = await rehearse(hf, ["a"], [version("one")])
         (other,) = await rehearse(hf, ["a"], [version("two")])
         (decided,) = await rehearse(hf, ["a"], [version("two")], decide=True)
+        (reworded,) = await rehearse(hf, ["a"], [version("one", "Really send?")])
+        (twice,) = await rehearse(hf, ["a"], [version("one", times=2)], decide=True)
     assert (same.stopped, same.difference.same) == ("", True)
-    assert "'Send?', which nobody was asked with that value" in other.stopped
+    assert other.stopped.startswith(":approve#0 asks 'Send?' and shows another value; --decide")
+    assert reworded.stopped.startswith(":approve#0 asks 'Really send?', and not 'Send?' as then; --decide")
+    assert twice.stopped == ":approve#1 asks 'Send?', which nobody was asked there, so there is no answer to it"
     assert (decided.stopped, decided.difference.other.result) == ("", "True")
+
+
+async def test_a_retried_run_is_rehearsed_by_what_its_history_has_now():
+    prices = iter(())
+
+    @holdfast.step
+    async def price() -> int:
+        return next(prices)
+
+    @holdfast.agent
+    async def sells() -> int:
+        found = await price()
+        if found == 1:
+            raise ValueError("too low")
+        return found
+
+    async with holdfast.testing.open(agents=[sells]) as hf:
+        for run, effects in (("asked", "ask"), ("again", "new")):
+            prices = iter((1, 2))
+            await (await hf.start(sells, id=run)).wait("failed")
+            await hf.get(run).retry(at="price", effects=effects)
+            await hf.get(run).wait("waiting", "completed")
+        asked, again = await rehearse(hf, ["asked", "again"], [sells])
+    assert asked.stopped.startswith("price#0 is in doubt in the record too: a person is asked")
+    assert (again.stopped, again.difference.same, again.difference.other.result) == ("", True, "2")
+
+
+async def test_a_name_that_no_step_has_is_refused():
+    async with holdfast.testing.open(agents=[child]) as hf:
+        await (await hf.start(child, "pot", id="p")).result()
+        for wrong in ({"answers": {"shipp": lambda *_: ""}}, {"live": ["shipp"]}):
+            with pytest.raises(BadArguments, match=r"no step 'shipp'; did you mean 'ship'\? .*find, ship"):
+                await rehearse(hf, ["p"], [child], **wrong)
+        (found,) = await rehearse(hf, ["p"], [child], answers={"ask": lambda *_: "of the code, if not of the run"})
+    assert found.difference.same
 
 
 async def test_a_cancelled_run_is_cancelled_again():

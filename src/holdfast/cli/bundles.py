@@ -151,6 +151,10 @@ async def import_(
     """
     if apps and not dry_run:
         raise click.UsageError("--code is held against the runs by --dry-run; what serves them here is a worker's")
+    if receipt is not None and dry_run:
+        raise click.UsageError(
+            "a receipt says that the run has come, and with --dry-run it does not: leave one of them out"
+        )
     agents = load_apps(apps) if apps else []
     async with tried(db) if dry_run else _existing_or_new(db) as (hf, is_there):
         told = await hf.import_run(
@@ -162,7 +166,7 @@ async def import_(
         _print(told, db)
         if not is_there:
             say("There is no such store yet: the import would make it. Nothing was made.", "yellow")
-        if receipt is not None and not dry_run:
+        if receipt is not None:
             answer(f"The receipt is in {receipt}. Where the run came from:", "",
                    command("export", told.run, "--confirm", receipt))  # fmt: skip
     return FAILED if any(each.stops for each in told.replays) else 0

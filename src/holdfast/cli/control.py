@@ -154,8 +154,8 @@ async def cancel(wanted: Wanted, reason: str, grace: str) -> None:
 @wanted_options
 @budget_option("What each may spend in all, instead of what it might before.")
 @click.option("--at", metavar="POINT", help=f"Go back further, to before this point. {POINT}")
-@click.option("--effects", type=click.Choice(EFFECTS), default="ask", show_default=True,
-              help="With --at, for steps that were done behind it: ask a person, do them anew, or fail them.")  # fmt: skip
+@click.option("--effects", type=click.Choice(EFFECTS),
+              help="With --at, for steps that were done behind it: ask a person (default), do them anew or fail them.")  # fmt: skip
 @db_option
 @json_option
 async def retry(wanted: Wanted, budget: str | None, at: str | None, effects: Any) -> None:
@@ -167,8 +167,10 @@ async def retry(wanted: Wanted, budget: str | None, at: str | None, effects: Any
     _only(wanted, "failed", "retried")
     if at is not None and len(wanted.runs) != 1:
         raise BadArguments("--at is a point in the history of one run: name that run, and no other")
+    if at is None and effects is not None:
+        raise BadArguments("--effects is for steps that were done behind a point: name that with --at")
     how: dict[str, Any] = {"by": wanted.by, "budget": None if budget is None else Budget.parse(budget)}
-    back: dict[str, Any] = {} if at is None else {"at": point_of(at), "effects": effects}
+    back: dict[str, Any] = {} if at is None else {"at": point_of(at), "effects": effects or "ask"}
     told = "goes on from its failure; what was recorded before stays"
     if back:
         told = "goes on from there; what came after is dropped, and stays marked so in its history"

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import faulthandler
+import inspect
 import io
+import os
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 import click
@@ -39,6 +42,7 @@ from holdfast.client.bundles import is_bundle
 from holdfast.client.client import Client
 from holdfast.client.edge import describe
 from holdfast.client.rehearsal import Checked
+from holdfast.declare import Agent
 from holdfast.errors import BadArguments
 from holdfast.rehearsal.frames import Frame
 from holdfast.rehearsal.replay import Replay
@@ -57,8 +61,10 @@ _SAYS: Final = {
     "unknown": "has no code here", "unsure": "cannot be told",
 }  # fmt: skip
 _LONGEST: Final = 1_000
+_NO_BANNER: Final = "PYDANTIC_AI_NO_BANNER"
 _LOCKED_S: Final = 60.0  # without a turn of this loop
 _threads: Final[list[threading.Thread]] = []  # that were started while agents' code was tried
+_MOST_NAMES: Final = 20
 _RUNS: Final = 3  # that are named for one finding
 code_option: Final = click.option(
     "--code", "apps", metavar="APP", multiple=True, required=True, envvar="HOLDFAST_CODE",
@@ -103,7 +109,7 @@ async def replay(
         raise click.UsageError("the debugger is for people, and --json for programs: give one of them")
     if to is not None and at is not None:
         raise click.UsageError("a replay stops at an event or at a call: give --to or --break, not both")
-    code = load_apps(apps)
+    code = _loaded(apps)
     async with _opened(run, db) as (hf, named), _alone(debug=debug):
         found = await hf.replay(named, code, to=to if at is None else at, full=full, debug=debug, timeout=timeout)
     if debug and found.verdict == "unsure" and not found.line:
@@ -139,7 +145,7 @@ async def check(
     is told, and stops nothing. Runs that were moved to another store are left out.
     """
     files = [each for each in apps if is_bundle(each)]
-    code = load_apps(tuple(each for each in apps if each not in files))
+    code = _loaded(tuple(each for each in apps if each not in files))
     replays: tuple[Replay, ...] = ()
     for file in files or [""]:
         async with looked_into(file, db) if file else looked_at(db) as hf, _alone():
@@ -184,7 +190,7 @@ async def rehearse(
     The exit code is 0 if every rehearsal made the calls of its run, with the same outcomes, to the same end. It is 1 if one parted,
     or could not be rehearsed to its end.
     """
-    code = load_apps(apps)
+    code = _loaded(apps)
     given = {name: _giving(value_of(text)) for name, text in answers.items()}
     texts = {name: _read(file) for name, file in prompts.items()}
     limits = None if budget is None else Budget.parse(budget)
@@ -233,6 +239,12 @@ def _print_rehearsed(on: Console, found: list[Rehearsed]) -> None:
 # Agents' code in this process
 
 
+def _loaded(apps: tuple[str, ...]) -> list[ModuleType | Agent[..., Any]]:
+    """Load agents' code; what modules print goes to stderr too."""
+    with contextlib.redirect_stdout(sys.stderr):
+        return load_apps(apps)
+
+
 @asynccontextmanager
 async def _opened(target: str, db: str | None) -> AsyncIterator[tuple[Client, str]]:
     """Open the store that has a run, or the bundle that is one; tells the id of the run."""
@@ -248,10 +260,14 @@ async def _opened(target: str, db: str | None) -> AsyncIterator[tuple[Client, st
 async def _alone(*, debug: bool = False) -> AsyncIterator[None]:
     """Keep agents' code from what is ours: it reads nothing, and what it prints goes to stderr.
 
+    Pydantic AI greets each process that runs an agent with ten lines about itself; here none is really run.
+
     Code that keeps Python's own lock (inside one function of C) keeps this loop too, so that nothing here could stop it. Python
     then says where it is and ends the process with exit code 1.
     """
     turning, stdin, before = asyncio.create_task(_turn()), sys.stdin, set(threading.enumerate())
+    greets = _NO_BANNER not in os.environ
+    os.environ.setdefault(_NO_BANNER, "1")
     try:
         if debug:
             yield
@@ -261,6 +277,8 @@ async def _alone(*, debug: bool = False) -> AsyncIterator[None]:
             yield
     finally:
         sys.stdin = stdin
+        if greets:
+            os.environ.pop(_NO_BANNER, None)
         _threads.extend(each for each in threading.enumerate() if each not in before and not each.daemon)
         turning.cancel()
         faulthandler.cancel_dump_traceback_later()
@@ -298,8 +316,15 @@ def _model(target: str | None) -> Any:
         return target
     module = load(place)
     if not hasattr(module, name):
-        raise BadArguments(f"{place} has no {name!r}, which --model names")
+        there = [each for each, value in vars(module).items() if not (each.startswith("_") or _is_definition(value))]
+        listed = f"; it has {', '.join(there[:_MOST_NAMES])}" if there else ""
+        raise BadArguments(f"{place} has no {name!r}, which --model names{listed}")
     return getattr(module, name)
+
+
+def _is_definition(value: Any) -> bool:
+    """Is this a module, a class or a function, and so no model?"""
+    return inspect.ismodule(value) or inspect.isclass(value) or inspect.isfunction(value)
 
 
 def _document(found: Rehearsed) -> dict[str, Any]:

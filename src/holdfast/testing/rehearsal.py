@@ -38,7 +38,7 @@ from holdfast.client.history import input_text
 from holdfast.client.keys import Keys
 from holdfast.client.rehearsal import told
 from holdfast.client.run import Run
-from holdfast.declare import Agent, Step
+from holdfast.declare import Agent, Step, step_names
 from holdfast.engine.carried import Asked, Carried
 from holdfast.engine.host import Ended, Work
 from holdfast.engine.performer import perform
@@ -61,7 +61,7 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import JumpClock
 from holdfast.values import failures
 from holdfast.values.codec import UNTYPED
-from holdfast.values.text import cut
+from holdfast.values.text import cut, near
 from holdfast.words import overrides
 from holdfast.words.budget import Budget
 from holdfast.words.calls import Call, Calls
@@ -79,6 +79,7 @@ _LOOK_EVERY_S: Final = 0.001
 _QUIET_LOOKS: Final = 3
 _LATE_MS: Final = 10_000
 _MOST_RUNS: Final = 10_000  # of one family
+_MOST_NAMES: Final = 20  # of steps that are listed
 _KEPT_S: Final = 60.0  # that code may keep its loop
 Origin = Literal["recorded", "asked", "scripted"]
 
@@ -188,14 +189,15 @@ async def rehearse(
         live: Steps, or their names, whose bodies run for every call, because they ask a model and do nothing else.
         answers: Functions, by step or its name, that answer calls which the record has not with that input.
         decide: Decide a question that shows another value than it did as it was decided then; else it ends the rehearsal.
-        budget: What requests to models may spend in all. Without it none is made, but to a `model` that is an object.
+        budget: What requests to models may spend in all. Without it none is made, whatever the model.
         timeout: How long each rehearsal may take; one that is not at its end by then is stopped. So is code that keeps the event
             loop for as long, or for a minute.
 
     Raises:
         UnknownRun: One of the runs is not there.
         UnknownAgent: The code has no agent of that name.
-        BadArguments: The model, a prompt or a function has nothing to take the place of, or the timeout is no time.
+        BadArguments: The model, a prompt or a function has nothing to take the place of, there is no step of a name in `live` or
+            `answers`, or the timeout is no time.
 
     Example:
         ```python
@@ -210,33 +212,46 @@ async def rehearse(
         changed += overrides.made("instructions", name, text)
     by_name = {str(getattr(step, "name", step)): function for step, function in (answers or {}).items()}
     asked = frozenset(str(getattr(step, "name", step)) for step in live)
-    rules = _Rules(
-        changed,
-        replaced,
-        asked,
-        by_name,
-        decide,
-        budget,
-        free=model is not None and not isinstance(model, str),
-        limit_s=seconds(timeout),
-    )
+    rules = _Rules(changed, replaced, asked, by_name, decide, budget, limit_s=seconds(timeout))
+    rows = [await hf._run_row(checked_run_id(run)) for run in dict.fromkeys(runs)]
+    for row in rows:
+        if not any((spec.name, spec.version if row.version else None) == (row.agent, row.version) for spec in specs):
+            raise UnknownAgent(f"run {row.id!r} is one of agent {row.agent!r}, which is not in the code that was given")
+    named = _Named(asked | by_name.keys())
+    if not overrides.agents():  # tools of a framework's agents are known when they are called
+        await named.check(hf, rows)
     apart: Quarantine | None = None
     found: list[Rehearsed] = []
     try:
-        for run in dict.fromkeys(runs):
-            row = await hf._run_row(checked_run_id(run))
-            if not any(
-                (spec.name, spec.version if row.version else None) == (row.agent, row.version) for spec in specs
-            ):
-                raise UnknownAgent(
-                    f"run {run!r} is one of agent {row.agent!r}, which is not in the code that was given"
-                )
+        for row in rows:
             apart = Quarantine() if apart is None or apart.lost else apart
             found.append(await _rehearsed(hf, row, code, rules, apart))
     finally:
         if apart is not None:
             await apart.close()
+    named.known |= rules.called
+    await named.check(hf, rows)
     return found
+
+
+class _Named:
+    """Steps that a rehearsal names. A name that no step has is a mistake, and what was meant would be lost."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self.names, self.known = names, set(step_names)
+
+    async def check(self, hf: Client, rows: Sequence[RunRow]) -> None:
+        """Refuse a name that neither the code nor the records have."""
+        recorded: set[str] = set()
+        if self.names - self.known:
+            for row in rows:
+                family = (await _Record.of(hf, row)).runs.values()
+                recorded |= {call.name for each in family for call in each.calls if call.sort == "step"}
+        if unknown := sorted(self.names - self.known - recorded):
+            listed = ", ".join(sorted(recorded)[:_MOST_NAMES]) or "none"
+            meant = near(unknown[0], recorded | self.known)
+            hint = f"did you mean {meant!r}? " if meant else ""
+            raise BadArguments(f"there is no step {unknown[0]!r}; {hint}steps of the recorded runs: {listed}")
 
 
 @dataclass
@@ -249,14 +264,14 @@ class _Rules:
     answers: dict[str, Callable[..., Any]]
     decide: bool
     budget: Budget | None
-    free: bool  # requests to models cost nothing
     limit_s: float  # for one rehearsal
     spent: Spent = NOTHING
+    called: set[str] = field(default_factory=set)  # names of steps
 
     @property
     def may_ask(self) -> bool:
         """May a request to a model be made?"""
-        return self.free or (self.budget is not None and not self._used_up)
+        return self.budget is not None and not self._used_up
 
     @property
     def _used_up(self) -> bool:
@@ -355,7 +370,7 @@ class _Record:
             grown = bool(below)
         for run, recorded in runs.items():
             recorded.events = await store.journal(run)
-            recorded.calls = Calls(recorded.events).made
+            recorded.calls = [call for call in Calls(recorded.events).made if call.dropped is None]
         last = max((each.events[-1].at for each in runs.values() if each.events), default=root.created_at)
         return cls(AtHome(store), AtHome(_Inputs(hf)), root, runs, max(last, root.finished_at or 0))
 
@@ -509,7 +524,9 @@ class _Director:
             limit_s = self.rules.limit_s
             done, _ = await asyncio.wait([over, *others], timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
             if not done:
-                self.stop(f"it is not at its end after {limit_s:g} s; if that is too short, give it a longer timeout")
+                self.stop(
+                    f"it is not at its end after {limit_s:g} s; if that is too short, --timeout (timeout=) gives it longer"
+                )
         finally:
             for task in (over, *others):
                 task.cancel()
@@ -565,7 +582,7 @@ class _Director:
             return
         asked = self._asked(event)
         if asked is None:
-            self.stop(f"it asks {cut(event.data['question'], 200)!r}, which nobody was asked with that value")
+            self.stop(self._new_question(event))
             return
         decided = next((each for each in asked.events if each.kind == "approval.decided"), None)
         if decided is not None:
@@ -584,6 +601,17 @@ class _Director:
             if call.key == event.key and same and call.fact("kind") == event.data["kind"]:
                 return call
         return None
+
+    def _new_question(self, event: Event) -> str:
+        """Tell how a question differs from the one that was asked in its place, and what helps."""
+        asks, kind = cut(event.data["question"], 200), event.data["kind"]
+        recorded = self.record.runs.get(event.run)
+        then = next((each for each in recorded.calls if each.key == event.key), None) if recorded is not None else None
+        if then is None or then.fact("kind") != kind:
+            return f"{event.key} asks {asks!r}, which nobody was asked there, so there is no answer to it"
+        was = cut(str(then.fact("question", "")), 200)
+        told = f"asks {asks!r}, and not {was!r} as then" if was != asks else f"asks {asks!r} and shows another value"
+        return f"{event.key} {told}; --decide (decide=True) takes the answer that was given then"
 
     def left(self, run: str, status: str, why: str) -> None:
         """A run left memory: nothing to do."""
@@ -607,6 +635,7 @@ class _Director:
         assert work.context.run is not None
         attempt = attempts[work.context.run.id]
         call, recorded = attempt.asked(work.context.key), self.record.of_run(attempt.run)
+        self.rules.called.add(work.spec.name)
         if work.fn is not work.spec.fn:
             return await self._performed(attempt, work, "scripted")
         changed = recorded is None or work.spec.name in self.rules.live or self._is_changed(work)
@@ -620,14 +649,16 @@ class _Director:
         if self._asks_model(work):
             if self.rules.may_ask:
                 return await self._performed(attempt, work, "asked")
-            why = (
-                "its budget is used up"
-                if self.rules.budget is not None
-                else "no budget was given for requests to models"
+            why = "the budget is used up" if self.rules.budget is not None else "no budget was given"
+            self.stop(
+                f"{call.key} would ask a model with a new input, and {why}; --budget tokens=20000 (budget=) says what "
+                "requests may spend"
             )
-            self.stop(f"{call.key} would ask a model with a new input, and {why}")
         else:
-            self.stop(f"{call.key} is called with an input that the record does not have: {call.name}({call.preview})")
+            self.stop(
+                f"{call.key} is called with an input that the record does not have: {call.name}({call.preview}); --answer "
+                f"{call.name}=JSON (answers=) says what it returns"
+            )
         return await self._never(attempt)
 
     def _asks_model(self, work: Work) -> bool:
@@ -675,6 +706,10 @@ class _Director:
 
     async def _from_record(self, attempt: Carried, work: Work, found: Call) -> Ended:
         outcome = found.outcome
+        if outcome is None and any(event.kind == "approval.asked" for event in found.events):
+            self.stop(
+                f"{found.key} is in doubt in the record too: a person is asked what became of it. Decide that first"
+            )
         if outcome is None or outcome.kind == "step.cancelled":
             return await self._never(attempt)  # it had no outcome then; whoever waits for it stops waiting, or does not
         self.origins["recorded"] += 1

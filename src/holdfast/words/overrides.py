@@ -26,6 +26,7 @@ class Override(NamedTuple):
 
 _finders: list[Callable[[], Iterable[Override]]] = []
 _makers: list[Callable[[str, str | None, Any], Iterable[Override]]] = []
+_namers: list[Callable[[], Iterable[str]]] = []
 
 
 def find_with(finder: Callable[[], Iterable[Override]]) -> None:
@@ -33,9 +34,18 @@ def find_with(finder: Callable[[], Iterable[Override]]) -> None:
     _finders.append(finder)
 
 
-def make_with(maker: Callable[[str, str | None, Any], Iterable[Override]]) -> None:
-    """Have this function make overrides of its framework: of a part, of the agent with a name or of all, with a value."""
+def make_with(maker: Callable[[str, str | None, Any], Iterable[Override]], namer: Callable[[], Iterable[str]]) -> None:
+    """Have functions make overrides of a framework, and name its agents.
+
+    The maker takes a part, the name of an agent or None for all of them, and a value.
+    """
     _makers.append(maker)
+    _namers.append(namer)
+
+
+def agents() -> list[str]:
+    """List the names of the agents of frameworks in this process."""
+    return sorted({name for namer in _namers for name in namer()})
 
 
 def made(part: str, agent: str | None, value: Any) -> tuple[Override, ...]:
@@ -43,7 +53,10 @@ def made(part: str, agent: str | None, value: Any) -> tuple[Override, ...]:
     found = tuple(override for maker in _makers for override in maker(part, agent, value))
     if not found:
         which = f"named {agent!r} " if agent is not None else ""
-        raise BadArguments(f"there is no agent of a model framework {which}in this code whose {part} could be replaced")
+        listed = f"; there are: {', '.join(names)}" if (names := agents()) else ""
+        raise BadArguments(
+            f"there is no agent of a model framework {which}in this code whose {part} could be replaced{listed}"
+        )
     return found
 
 

@@ -49,7 +49,14 @@ def _made(part: str, name: str | None, value: Any) -> Iterator[Override]:
                 yield Override(part, agent.name or "agent", variable, variable.get())
 
 
-overrides.make_with(_made)
+def _named() -> Iterator[str]:
+    for each in _agents:
+        agent = each()
+        if agent is not None and agent.name:
+            yield agent.name
+
+
+overrides.make_with(_made, _named)
 
 
 def model_in_place(agent: AbstractAgent[Any, Any] | None) -> Model | str | None:
