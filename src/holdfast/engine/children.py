@@ -17,11 +17,12 @@ from holdfast.engine.budgets import inherited
 from holdfast.engine.journal import first_of
 from holdfast.engine.loop import GateFuture
 from holdfast.engine.parking import Wait
-from holdfast.errors import RunCancelled, RunFailed
+from holdfast.errors import RunCancelled, RunFailed, UnknownRun
 from holdfast.runtime import AgentSpec, AwaitChild, CallChild, Spawn
 from holdfast.store.blobs import unspilled
 from holdfast.store.runs import NewRun
 from holdfast.values.codec import UNTYPED, checked_size, digest
+from holdfast.values.failures import record
 from holdfast.values.signature import Input
 from holdfast.words.limits import lane_of
 from holdfast.words.model import FINISHED, Event, plain_id
@@ -142,7 +143,22 @@ class ChildCall(Call):
         attempt.parking.waits[self.key] = Wait("child", None, f"child:{own}")
         if self._spec is not None:
             attempt.host.serve(self._spec)
-        _ = attempt.bodies.start(lambda: look_for_end(attempt, self._child))
+        _ = attempt.bodies.start(self._look)
+
+    async def _look(self) -> None:
+        """Look for the end of a child that was started before. One that is not there any more would be waited for for ever."""
+        attempt = self.attempt
+        if not await look_for_end(attempt, self._child) or attempt.control.postpones():
+            return
+        if self._input is not None and self._spec is not None:  # it was deleted, and this run was told to wait again
+            child = new_child(attempt, self._spec, self.key, self._input)
+            if child.id == self._child:
+                attempt.pen.record("child.started", self.key, self.facts(child=child.id), children=[child])
+                return
+        own = attempt.inbox.mailbox.stand_ins.get(self._child, self._child)
+        told = f"there is no run {own!r} any more: it was deleted, and nothing can end this wait for it"
+        error = record(UnknownRun(told)) | {"traceback": ""}
+        attempt.pen.record("child.ended", None, {"child": own, "status": "failed", "error": error})
 
     def _take(self, given: str, starts: bool) -> None:
         """Its result was given when the run was forked: no child is started."""
@@ -214,24 +230,27 @@ def new_child(attempt: Attempt, spec: AgentSpec, key: str, given: Input) -> NewR
     )  # fmt: skip
 
 
-async def look_for_end(attempt: Attempt, known: str) -> None:
-    """A child that was started before is awaited: ask its row, because nobody may tell of its end any more.
+async def look_for_end(attempt: Attempt, known: str) -> bool:
+    """A child that was started before is awaited: ask its row, because nobody may tell of its end any more; True: there is none.
 
     A spawned one may have ended before the last checkpoint, and one that was retried with this run before this was ready.
     """
     child = attempt.inbox.mailbox.stand_ins.get(known, known)
     checkpoint = attempt.journal.checkpoint
     if attempt.talks.copies and checkpoint is not None and await _ended_before(attempt, known, child, checkpoint.seq):
-        return
+        return False
     row = await attempt.host.store.run(child)
     if any(signal.topic == child for signal in await attempt.host.store.inbox(attempt.run.id, attempt.inbox.seen)):
         attempt.inbox.notice()  # somebody has told, and it need not be told twice
-        return
+        return False
     coming = [event.data.get("child") for event in attempt.pen.undelivered.values() if event.kind == "child.ended"]
-    if row is not None and row.status in FINISHED and known not in attempt.inbox.mailbox.ended and child not in coming:
+    if known in attempt.inbox.mailbox.ended or child in coming:
+        return False
+    if row is not None and row.status in FINISHED:
         error = None if row.error is None else json.loads(row.error)
         data = {"child": child, "status": row.status, "error": error}
         attempt.pen.record("child.ended", None, data, await unspilled(attempt.host.store, row.result))
+    return row is None
 
 
 async def _ended_before(attempt: Attempt, known: str, child: str, checkpoint: int) -> bool:

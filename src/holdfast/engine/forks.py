@@ -8,7 +8,8 @@ identity follows where the event is delivered. What was open at the point begins
 Behind the point the other run has gone on, and its steps had effects. A call of the fork that was made there too, by its key and
 name, is as one in doubt: its body ran, in another life. `effects` says what happens: "new" runs it with a new idempotency key,
 "ask" has a person decide, "refuse" fails it. Steps that only read (`@step(effects=False)`), model requests among them, always
-run. The same holds for a failed run that is retried from an earlier step; what was done is then what the retry dropped.
+run. The same holds for a failed run that is retried from an earlier step; what was done is then what the retry dropped. All that
+a run has still to do lies behind the point to which it went back last, so what was said there of effects decides.
 
 A child of a fork is a fork too, from its beginning: what it does may have been done by the child that the other run had there.
 """
@@ -61,10 +62,11 @@ class Former:
 
     def __init__(self, origin: dict[str, Any] | None, retries: dict[int, str], replaced: dict[str, str]) -> None:
         self.origin = origin  # data of the last `run.forked`; None: it only went back in its own history
-        self.effects: str = "new" if origin is None else origin["effects"]
-        self._retries = retries  # the same of each retry from an earlier step, by its place
+        self._retries = retries  # what was said of effects at each retry from an earlier step, by its place
+        said = retries if origin is None else {origin["at"]: origin["effects"], **retries}
+        self.effects: str = said[max(said)]  # all that is to be done lies behind where the run went back to last
         self.replaced = replaced  # what calls get instead of what they would do, by key
-        self._done: dict[str, tuple[str, Done]] = {}
+        self._done: dict[str, Done] = {}
         self.children: dict[str, Done] = {}  # by the key of the call that started it
         self.said: dict[
             str, int
@@ -74,23 +76,23 @@ class Former:
     def learn(self, found: Iterable[Done]) -> None:
         """Take in what was done, in the order in which it was."""
         for done in found:
-            policy = self.effects if done.dropped is None else self._retries.get(done.dropped)
-            if policy is None:
+            if done.dropped is not None and done.dropped not in self._retries:
                 continue
+            if done.dropped is not None and self._retries[done.dropped] == "new":
+                self.salts[done.key] = done.dropped
             if done.kind == "conversation.added":
                 where = done.data["conversation"]
                 self.said[where] = min(self.said.get(where, done.data["first"]), done.data["first"])
-            elif policy == "new":
-                if done.dropped is not None:
-                    self.salts[done.key] = done.dropped
+            elif self.effects == "new":
+                continue
             elif done.kind in _CHILDREN:
                 self.children[done.key] = done
             elif done.kind == "step.failed" and (done.data.get("error") or {}).get("type") == InDoubt.__name__:
-                self._done.setdefault(done.key, (policy, done))  # nobody knows, or what was done before it is
+                self._done.setdefault(done.key, done)  # nobody knows, or what was done before it is
             elif done.kind == "step.failed" or (done.kind == "step.cancelled" and not done.data.get("in_doubt")):
                 self._done.pop(done.key, None)  # an ordinary failure says that it was not done
             else:
-                self._done[done.key] = policy, done
+                self._done[done.key] = done
 
     def anew(self, key: str, digest: str) -> int | None:
         """Tell by what to salt a call that a retry dropped and that must not find what it made then; None: it may."""
@@ -111,11 +113,11 @@ class Former:
         text = self.replaced.get(call.key)
         if text is not None:
             return self._given(call, text)
-        policy, done = self._done.get(call.key, ("new", None))
+        done = self._done.get(call.key)
         if done is None or done.data.get("name") != call.name or not call.spec.effects:
             return RUN_IT
         told = _told(call, done)
-        if policy == "refuse":
+        if self.effects == "refuse":
             return Ended(error=InDoubt(told), final=True)
         shown = {"call": f"{call.name}({call.preview})", "run": done.run, "event": done.seq}
         uses = ""

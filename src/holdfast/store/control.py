@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from holdfast.errors import RunActive, RunFinished
+from holdfast.errors import BadArguments, RunActive, RunFinished
 from holdfast.store import audit
 from holdfast.store.changes import News
 from holdfast.store.families import (
@@ -32,7 +32,7 @@ from holdfast.store.families import (
 )
 from holdfast.store.forks import place_of, take_over
 from holdfast.store.inbox import put_signal
-from holdfast.store.rewind import dropped_by_cut, first_cause, mended_by_cut
+from holdfast.store.rewind import dropped_by_cut, first_cause, mended_by_cut, spawned_again
 from holdfast.store.runs import existing
 from holdfast.store.work import Asking, Feature, Transaction
 from holdfast.words.model import CRASHES_PAUSED, FINISHED, RunRow, where_it_went
@@ -258,11 +258,11 @@ class Resume:
 
 def _ready(
     tx: Transaction, found: RunRow, failed: Mapping[str | None, dict[str, RunRow]], by: str, via: str, retry: bool,
-    budget: str | None = None, back: tuple[int, str] | None = None,
+    budget: str | None = None, back: tuple[int | None, str] | None = None,
 ) -> Asking[None]:  # fmt: skip
     """Make a run that stopped ready, and with one that failed those of its failed children that brought it down.
 
-    `back`: it goes back to this place, and so do effects behind it.
+    `back`: the place it goes back to (None: its failure), and what becomes of effects behind it, its children's too.
     """
     run, seq, cut = found.id, found.next_seq, None
     yield from tx.rows("resume", run=run, status=found.status, seq=seq)
@@ -271,10 +271,11 @@ def _ready(
         yield from tx.rows("reconsider", run=run)
     if found.status == "failed":
         yield from tx.rows("void_turns", run=run)
-        cut, children = first_cause(found.error) if back is None else back[0], failed.get(run, {})
+        place, below = (None, None) if back is None else (back[0], (None, back[1]))
+        cut, children = first_cause(found.error) if place is None else place, failed.get(run, {})
         mended = yield from _drop(tx, run, seq, cut, children)
         for child in sorted(mended & children.keys()):
-            yield from _ready(tx, children[child], failed, by, via, retry)
+            yield from _ready(tx, children[child], failed, by, via, retry, back=below)
     data = _resumed(by, cut, budget) | ({} if back is None else {"effects": back[1]})
     yield from tx.record(run, seq, found.lease_epoch, "run.retried" if retry else "run.resumed", data)
     yield from audit.note(tx, run, by, via, "retry" if retry else "resume", data)
@@ -294,6 +295,12 @@ def _drop(tx: Transaction, run: str, end: int, cause: int | None, failed: Collec
     mended = mended_by_cut(history, cut, failed)
     dropped = set(dropped_by_cut(history, cut, mended))
     dropped.update(seq for seq, kind, _, _ in history if kind == "run.failed")  # it is not how the run ended any more
+    for child, key in spawned_again(history, dropped):
+        if (yield from tx.row("run", run=child)) is None:
+            raise BadArguments(
+                f"child {child!r}, which run {run!r} spawned, was deleted, and the run would wait for it: say at={key!r} to spawn "
+                f"it anew, or fork the run with replace={{{key!r}: ...}} to give what it comes to"
+            )
     if dropped:
         yield from take_over(tx, run, min(dropped))
     for seq in sorted(dropped):

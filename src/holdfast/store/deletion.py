@@ -79,6 +79,8 @@ def _delete(tx: Transaction, run: str, by: str, via: str) -> Asking[int]:
             f"again. If it came: `holdfast export {found.root_id} --confirm RECEIPT`, with what `holdfast receipt {found.root_id}` "
             "says there"
         )
+    if found.parent_id is not None:  # it may be told to go on, and then it starts the same child again
+        yield from tx.rows("rename_ends", run=found.parent_id, topic=run, mark=f":{secrets.token_hex(4)}")
     yield from delete_runs(tx, [member for member, _ in family])
     yield from audit.note(tx, run, by, via, "delete", _gone(found, len(family)))
     return len(family)

@@ -372,10 +372,13 @@ class Fork:
             before = known.get(data["child"], data["child"])
             if kind != "child.spawned" or before in ended or data["child"] in ends:
                 continue
-            row = yield from tx.row("run", run=before)
+            row = yield from _kept(tx, new.id, before, data)
             if row is None:
-                continue
-            child = _child_of(RunRow(*row), origin["uid"], key, new)
+                raise BadArguments(
+                    f"child {before!r}, which run {new.run!r} spawned and which had not ended there, was deleted, and the fork "
+                    f"would wait for it: say at={key!r} to spawn it anew, or replace={{{key!r}: ...}} to give what it comes to"
+                )
+            child = _child_of(row, origin["uid"], key, new)
             child.origin = Origin(before, new.effects, new.actor.name, origin["copies"])
             created = yield from insert_run(tx, child)
             if created is not None:
@@ -407,6 +410,21 @@ def _row_of(base: RunRow, new: NewFork) -> NewRun:
     return NewRun(
         new.id, base.uid, base.agent, text, base.version, base.queue, base.labels, lane=lane, budget=budget, identity=identity
     )  # fmt: skip
+
+
+def _kept(tx: Transaction, fork: str, child: str, spawned: dict[str, Any]) -> Asking[RunRow | None]:
+    """Read a child that a fork needs anew: as it is here, or as it is kept because the fork counts on it; None: it is gone."""
+    row = yield from tx.row("run", run=child)
+    if row is not None:
+        return RunRow(*row)
+    segment = yield from tx.row("segment_below", run=fork, name=child)
+    kept = None if segment is None else (yield from tx.row("archived", name=segment[0]))
+    if kept is None:
+        return None
+    text, data = kept
+    above = yield from existing(tx, fork)
+    budget = None if above.budget is None else "{}"
+    return RunRow(**json.loads(data), id=child, uid="", input=text, identity=spawned.get("digest"), budget=budget)
 
 
 def _child_of(before: RunRow, uid: str, key: str, new: NewFork) -> NewRun:

@@ -310,6 +310,10 @@ UPDATE signals SET data = NULL
 WHERE run_id = :run AND kind = 'child.ended' AND topic = :topic
   AND position > (SELECT inbox_seen FROM runs WHERE id = :run)
 
+-- name: rename_ends
+-- Have the ends of a child that is deleted not be taken for those of the next one with its id.
+UPDATE signals SET signal_id = signal_id || :mark WHERE run_id = :run AND kind = 'child.ended' AND topic = :topic
+
 -- name: void_turns
 -- Void the word that conversations are a run's which has not taken it in: the run has ended since, and left them.
 UPDATE signals SET data = NULL

@@ -68,3 +68,21 @@ def dropped_by_cut(history: History, cut: int, mended: Collection[str] = ()) -> 
         if anew or (kind in _QUESTIONS and ended is not None):
             dropped.add(seq)
     return sorted(dropped)
+
+
+def spawned_again(history: History, dropped: Collection[int]) -> list[tuple[str, str]]:
+    """List the spawned children that must end once more, with the keys of their calls: the code knows them, and waits for them.
+
+    A call that starts its child itself needs no care, because it can start it again.
+    """
+    again = {data["child"] for seq, kind, _, data in history if seq in dropped and kind == "child.ended"}
+    own: dict[str, str] = {}  # in a fork: by a child that its code knows, the one it has
+    for _, kind, _, data in history:
+        if kind == "run.forked":
+            own |= data.get("children", {})
+    spawned: list[tuple[str, str]] = []
+    for seq, kind, key, data in history:
+        if kind == "child.spawned" and seq not in dropped:
+            known: str = data["child"]
+            spawned.append((own.get(known, known), key or ""))
+    return [(child, key) for child, key in spawned if child in again]

@@ -30,7 +30,7 @@ _TEXT: Final = """
     root queues name approval by decision note actor action after parent leaving channel payload event_run
     limit_key rate_key singleton_key keys call claim budget what identity refused
     conversation request stream chunk_run chunk_kind chunk_key
-    member_of scopes search base part names
+    member_of scopes search base part names mark
     status_before votes_before passed_before digest_before needs_before told via about
     bundle destination source
     times state made_by last_run
