@@ -7,6 +7,7 @@ from tests.agents.runs import history
 
 import holdfast
 from holdfast import BadArguments, RunFailed
+from holdfast.cli.view.tree import History
 
 BROKEN: set[str] = set()
 DID: list[tuple[str, str, str]] = []  # which run, what, and with which idempotency key
@@ -136,6 +137,13 @@ async def test_a_fork_of_a_fork_starts_the_child_of_a_deleted_run_anew(opened):
         await again.send("middle", "n")
         await hf.get(other.id).send("go", "later")
         assert await again.result(timeout=20) == ["n", "slow later"]
+        for run, its in (("f", first.id), ("g", other.id)):  # each is shown with its own
+            shown = History(await hf.store.journal(run))
+            assert shown.children == [its]
+            assert [(node.child, node.state) for node in shown.items if node.sort == "child"] == [(its, "done")]
+        third = await again.fork(at=2, id="h", effects="new")
+        (last,) = await hf.runs(parent="h")
+        assert History(await hf.store.journal(third.id)).children == [last.id]
 
 
 async def test_a_fork_of_a_copy_starts_the_child_of_the_other_store_anew(opened, tmp_path):

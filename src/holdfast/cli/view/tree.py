@@ -96,6 +96,7 @@ class History:
         self._branches: dict[str, Node] = {}
         self._agents: set[str] = set()  # branches that are runs of agents of Pydantic AI
         self._children: dict[str, Node] = {}
+        self._stand_ins: dict[str, str] = {}  # of a fork: by a child that its code knows, the one it has
         self._questions: dict[str, Node] = {}  # by id: a retry takes out what was asked, and not what was said to it
         self._passing: list[tuple[list[Node], Node]] = []
         for event in events:
@@ -366,10 +367,20 @@ class History:
         text = told(event, error=not self._is_told(event))
         mark = self._top(event, "mark", text, "failed" if event.kind == "run.failed" else "said")
         self.marks.append(mark)
+        if event.kind == "run.forked":
+            self._stand_in(event.data.get("children", {}))
         if event.data.get("instead"):  # on a line of its own, or it would be cut
             mark.name, _, replaced = text.partition("; replaced: ")
             self.marks.append(self._top(event, "mark", f"replaced: {replaced}"))
         return mark
+
+    def _stand_in(self, children: Mapping[str, str]) -> None:
+        """Show a fork's own children in the places of those that its code knows."""
+        for known, own in children.items():
+            node = self._children.pop(self._stand_ins.get(known, known), None)
+            self._stand_ins[known] = own
+            if node is not None:
+                node.child, self._children[own] = own, node
 
     def _is_told(self, event: Event) -> bool:
         """Does a step in the tree say the error that a retry took out with it?"""
