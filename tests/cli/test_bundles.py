@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from tests.cli.terminal import PATIENCE_S
 
 import holdfast
 
@@ -107,6 +108,127 @@ def test_a_run_is_moved_decided_in_the_file_and_imported(store):
     ]
     undone = store("export", "r", "--undo", "--force")
     assert undone.exit_code == 2 and "it came there" in undone.output
+
+
+@holdfast.step
+async def slow() -> None:
+    await asyncio.sleep(60)
+
+
+@holdfast.agent
+async def busy() -> None:
+    await slow()
+
+
+@holdfast.agent
+async def broken() -> None:
+    raise ValueError("no otters")
+
+
+def test_a_move_of_a_busy_run_says_how_to_go_on(store):
+    """The error is a line with the way on, and the history does not say that it was moved."""
+    ok(store("key", "new", "ana"))
+
+    async def main():
+        async with holdfast.open("sqlite:holdfast.db", agents=[busy]) as hf:
+            run = await hf.start(busy, id="b")
+            await run.wait("running")
+            return await asyncio.to_thread(
+                store, "export", "b", "--to", "b.bundle", "--move", "0" * 32, "--timeout", "300ms"
+            )
+
+    said = asyncio.run(main())
+    assert said.exit_code == 2 and said.exception.__class__ is SystemExit, said.exception
+    assert (
+        "Error: run 'b' came to no safe point" in said.output and "--now" in said.output and "--timeout" in said.output
+    )
+    events = ok(store("show", "b", "--events"))
+    assert "to be moved to store" in events and ": moved to store" not in events
+
+
+def test_a_copy_is_looked_at_and_decided_nowhere(store):
+    ok(store("key", "new", "ana"))
+    ok(store("export", "r", "--to", "r.bundle"))
+    for words in (("show", "r.bundle"), ("approvals", "r.bundle")):
+        said = ok(store(*words))
+        assert "asks its questions anew" in said and "holdfast approve" not in said
+    refused = store("approve", "r.bundle")
+    assert refused.exit_code == 2 and "asks its questions anew" in refused.output and "Approved" not in refused.output
+
+
+def test_a_terminal_lists_what_a_copy_asks(store, person):
+    """It refuses before it asks: nobody decides for nothing."""
+    ok(store("key", "new", "ana"))
+    ok(store("export", "r", "--to", "r.bundle"))
+    at = person("approvals", "r.bundle")
+    at.sees("asks its questions anew")
+    assert at.process.wait(PATIENCE_S) == 0
+
+
+def test_a_decision_that_does_not_count_hides_nothing(store, monkeypatch):
+    """Whoever sent the bundle may look at it after somebody else decided in it."""
+    line = ok(store("key", "new", "ana")).strip()
+    ok(store("export", "r", "--to", "r.bundle", "--move", "0" * 32))
+    ours, theirs = store.folder / "keys", store.folder / "theirs"
+    monkeypatch.setenv("HOLDFAST_KEYS", str(theirs))
+    bob = ok(store("key", "new", "bob")).strip()
+    ok(store("key", "trust", line))
+    ok(store("approve", "r.bundle", "--note", "fine"))
+    (decided,) = store.json("show", "r.bundle")["decisions"]
+    assert decided["by"] == "bob" and "--group editors" in decided["why"] and decided["decision"] == "approved"
+
+    monkeypatch.setenv("HOLDFAST_KEYS", str(ours))
+    shown = ok(store("show", "r.bundle"))
+    assert "decision 1 by bob" in shown and "not trusted here" in shown and "without" not in shown
+    assert "Decision 1 in it, by bob, would not count" in store("approvals", "r.bundle").output
+    refused = store("import", "r.bundle")
+    assert (
+        refused.exit_code == 2
+        and "--without-decision 1 leaves it out" in refused.output
+        and "without=" not in refused.output
+    )
+    ok(store("key", "trust", bob, "--group", "editors"))
+    assert "it would count" in ok(store("show", "r.bundle"))
+
+
+def test_a_decision_is_shown_at_its_time(store):
+    """And who started the run stays known."""
+    ok(store("key", "new", "ana"))
+    ok(store("token", "x", "--db", "sqlite:other.db"))
+    before = store.json("show", "r")["run"]["started_by"]
+    ok(store("export", "r", "--to", "r.bundle", "--move", "sqlite:other.db"))
+    ok(store("approve", "r.bundle"))
+    (decided,) = store.json("show", "r.bundle")["decisions"]
+    told = store.json("show", "r.bundle")
+    assert told["run"]["started_by"] == before is not None
+    (event,) = told["children"][0]["untaken"]
+    assert event["kind"] == "approval.decided" and event["at"] == decided["at"]
+
+
+def test_a_failed_run_in_a_bundle_is_offered_what_can_be_done(store):
+    ok(store("key", "new", "ana"))
+
+    async def main():
+        async with holdfast.open("sqlite:holdfast.db", agents=[broken]) as hf:
+            await (await hf.start(broken, id="f")).wait()
+
+    asyncio.run(main())
+    ok(store("pause", "r"))
+    for run in ("f", "r"):
+        ok(store("export", run, "--to", f"{run}.bundle"))
+        said = ok(store("show", f"{run}.bundle"))
+        assert f"holdfast import {run}.bundle" in said and "--db" not in said
+
+
+def test_commands_that_follow_name_the_store(store):
+    ok(store("key", "new", "ana"))
+    ok(store("token", "x", "--db", "sqlite:other.db"))
+    said = ok(store("export", "r", "--to", "r.bundle", "--move", "sqlite:other.db", "--db", "sqlite:holdfast.db"))
+    assert "import r.bundle --receipt r.bundle.receipt --db sqlite:other.db" in said
+    assert "export r --confirm r.bundle.receipt --db sqlite:holdfast.db" in said
+    ok(store("approve", "r.bundle"))
+    done = ok(store("import", "r.bundle", "--without-decision", "1", "--db", "sqlite:other.db"))
+    assert "Left out, as you said: decision 1" in done and "show r --db sqlite:other.db" in done
 
 
 def test_a_copy_goes_to_standard_output(store):

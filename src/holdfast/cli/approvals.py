@@ -18,7 +18,7 @@ from holdfast.cli.control import kept_back
 from holdfast.cli.options import F, db_option, json_option, run_ids, subcommand
 from holdfast.cli.stores import BundleFile, held, looked_into
 from holdfast.cli.view.advice import command
-from holdfast.cli.view.choices import VALUE, to_decide, value_line
+from holdfast.cli.view.choices import ANEW, VALUE, to_decide, value_line
 from holdfast.cli.view.console import FAILED, console, print_json, say
 from holdfast.cli.view.console import answer as tell
 from holdfast.cli.view.draw import clean
@@ -26,7 +26,7 @@ from holdfast.cli.view.screen import Text
 from holdfast.client.approvals import LISTED_BYTES, Approval, Room
 from holdfast.client.bundles import is_bundle
 from holdfast.client.client import Client
-from holdfast.client.edge import Edge, describe
+from holdfast.client.edge import Edge, decisions_in, describe
 from holdfast.client.keys import Keys
 from holdfast.client.refusals import Try
 from holdfast.errors import AlreadyDecided, BadArguments, Stale, UnknownApproval
@@ -68,9 +68,18 @@ async def approvals(
         edge = Edge(hf)
         if run is not None:
             await edge.row(run)
-        decides = not listed and not every and not as_json and prompts.is_at_terminal()
+        asks_anew = isinstance(db, BundleFile) and db.is_copy
+        decides = not listed and not every and not as_json and not asks_anew and prompts.is_at_terminal()
         room = Room() if decides else Room(LISTED_BYTES)  # who decides sees all of it
         found = await edge.approvals(room, run=run, to=to, open=not every, limit=100)
+        if isinstance(db, BundleFile) and not as_json:
+            for one in decisions_in(db):
+                if one.why is not None:
+                    why = clean(one.why)
+                    say(
+                        f"Decision {one.place} in it, by {clean(one.by)}, would not count with the keys that are here: {why}",
+                        "yellow",
+                    )
         asleep = await held(hf, db)
         if asleep is not None and not as_json:
             say(f"Note: {asleep}", "yellow")
@@ -134,7 +143,7 @@ def _bundle(file: str, url: str | None) -> BundleFile:
         raise BadArguments(f"{file!r} is no bundle; `holdfast export` writes one")
     if url is not None:
         raise BadArguments(f"{file!r} is a bundle, and --db names a store; give one of them")
-    return BundleFile(file)
+    return BundleFile(file, is_copy=describe(file).kind == "copy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +176,10 @@ def _decider_options(wanted: F) -> Callable[..., Any]:
             raise click.UsageError(f"{len(question)} ids were given; give one, or the FILE of a bundle and one")
         id = question[-1]
         if len(question) == 2 or is_bundle(id):
-            db, by = _bundle(question[0], db), Keys().own(key or by).name
+            db = _bundle(question[0], db)
+            if db.is_copy:
+                raise BadArguments(f"{question[0]!r} is a copy. {ANEW} A move takes its questions along")
+            by = Keys().own(key or by).name
             if len(question) == 1:
                 id = describe(id).run  # if it asks one thing only, that is meant
         elif key is not None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 import click
@@ -19,12 +20,25 @@ from holdfast.client.bundles import Bundle, Imported, write_receipt
 from holdfast.client.client import Client
 from holdfast.client.client import open as open_store
 from holdfast.client.documents import plain
+from holdfast.errors import HoldfastError
 from holdfast.rehearsal.replay import Replay
 from holdfast.values.bundle import EFFECTS
 from holdfast.values.text import size
 from holdfast.words.spent import count
 
 _WORD: Final = "-"  # no receipt: the word of whoever says it
+# What programs say -> what is typed for it
+_OPTIONS: Final = (
+    (re.compile(r"without=\[(\d+)\]"), r"--without-decision \1"),
+    (re.compile(r"force=True, or --force|force=True"), "--force"),
+    (re.compile(r"now=True"), "--now"),
+    (re.compile(r"a larger timeout"), "a larger --timeout"),
+    (re.compile(r"\b(move|id|effects)=(?=')"), r"--\1 "),
+    (
+        re.compile(r"there, `await hf.store_id\(\)` reads it and `holdfast doctor` shows it"),
+        "there, `holdfast doctor` shows it",
+    ),
+)
 _AGAIN: Final = (
     'a step whose body was running runs again in the copy, without asking, unless it says in_doubt="ask" or "fail".'
 )
@@ -75,16 +89,30 @@ async def export(
         if file is None and sys.stdout.isatty():
             raise click.UsageError("a bundle is no text for a terminal: --to FILE, or `> FILE`")
         store = await _store_of(move) if move is not None else None
-        made = await hf.get(run).export(
-            sys.stdout.buffer if file is None else file, move=store, effects=effects, key=key, recipient=recipient, now=now,
-            timeout=timeout,
-        )  # fmt: skip
+        with _in_options():
+            made = await hf.get(run).export(
+                sys.stdout.buffer if file is None else file, move=store, effects=effects, key=key, recipient=recipient,
+                now=now, timeout=timeout,
+            )  # fmt: skip
     if file is None:
         sys.stdout.buffer.flush()
     elif as_json:
         print_json({"file": file, "bundle": made})
     else:
-        _report(made, file)
+        _report(made, file, db, move if move is not None and ":" in move else None)
+
+
+@contextlib.contextmanager
+def _in_options() -> Iterator[None]:
+    """Say an error in the words of the command line, where it has those of a program."""
+    try:
+        yield
+    except (HoldfastError, TimeoutError) as error:
+        told = str(error)
+        for words, option in _OPTIONS:
+            told = words.sub(option, told)
+        error.args = (told, *error.args[1:])
+        raise
 
 
 async def _store_of(named: str) -> str:
@@ -97,7 +125,8 @@ async def _store_of(named: str) -> str:
 
 async def _settle(hf: Client, run: str, confirm: str | None, *, force: bool) -> None:
     if confirm is None:
-        await hf.get(run).take_back(force=force)
+        with _in_options():
+            await hf.get(run).take_back(force=force)
         answer(f"Run {clean(run)} is this store's again, and goes on here.")
         return
     await hf.get(run).confirm_move(None if confirm == _WORD else confirm)
@@ -105,7 +134,7 @@ async def _settle(hf: Client, run: str, confirm: str | None, *, force: bool) -> 
     answer(f"Run {clean(run)} came to its destination{how}. Its bundle is kept here no longer.")
 
 
-def _report(made: Bundle, file: str) -> None:
+def _report(made: Bundle, file: str, url: str | None, destination: str | None) -> None:
     what = "Moved" if made.kind == "move" else "Copied"
     runs = made.summary.get("runs", 1)
     answer(
@@ -116,9 +145,9 @@ def _report(made: Bundle, file: str) -> None:
         answer(
             f"Only store {made.destination} can go on with it now. There:",
             "",
-            command("import", file, "--receipt", receipt),
+            command("import", file, "--receipt", receipt, db=destination),
         )
-        answer("Then here, with the receipt:", "", command("export", made.run, "--confirm", receipt))
+        answer("Then here, with the receipt:", "", command("export", made.run, "--confirm", receipt, db=url))
     for run in made.at_work:
         say(f"A worker was on run {clean(run)}: {_AGAIN}", "yellow")
 
@@ -157,13 +186,14 @@ async def import_(
         )
     agents = load_apps(apps) if apps else []
     async with tried(db) if dry_run else _existing_or_new(db) as (hf, is_there):
-        told = await hf.import_run(
-            file, id=run_id, dry_run=dry_run, agents=agents, without=without, receipt=receipt, key=key
-        )
+        with _in_options():
+            told = await hf.import_run(
+                file, id=run_id, dry_run=dry_run, agents=agents, without=without, receipt=receipt, key=key
+            )
     if as_json:
         print_json(plain(told))
     else:
-        _print(told, db)
+        _print(told, db, without)
         if not is_there:
             say("There is no such store yet: the import would make it. Nothing was made.", "yellow")
         if receipt is not None:
@@ -206,12 +236,16 @@ async def receipt(run: str, file: str | None, key: str | None, db: str | None, a
         )
 
 
-def _print(told: Imported, url: str | None) -> None:
+def _print(told: Imported, url: str | None, without: tuple[int, ...]) -> None:
     done = "Would import" if told.dry_run else "Imported"
     answer(f"{done} run {clean(told.run)}, a {told.kind}: {count(told.runs, 'run')}, {count(told.events, 'event')}, "
            f"{size(told.size_bytes)}.")  # fmt: skip
     if told.decisions:
         answer(f"{count(told.decisions, 'decision')} in it {'would count' if told.dry_run else 'counted'}.")
+    if without:
+        left = ", ".join(map(str, sorted(set(without))))
+        answer(f"Left out, as you said: decision {left}. {'What it is about' if len(set(without)) == 1 else 'What they are about'} "
+               "is open unless others decided it.")  # fmt: skip
     if told.questions:
         asks = ", ".join(told.questions[:5]) + (" and others" if len(told.questions) > 5 else "")
         answer(f"It waits for people: {asks}")

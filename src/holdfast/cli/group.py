@@ -228,11 +228,11 @@ def _traceback(kind: type[BaseException], error: BaseException, trace: Traceback
 def _explain(ctx: click.Context, error: Exception) -> None:
     from holdfast.errors import HoldfastError
 
-    if not isinstance(error, HoldfastError):
+    if not isinstance(error, HoldfastError | TimeoutError):
         raise error
     from holdfast.cli.view.console import BAD_USAGE, say
 
-    say(f"Error: {error}", "red")
+    say(f"Error: {str(error) or 'it took too long'}", "red")
     ctx.exit(BAD_USAGE)
 
 

@@ -31,10 +31,10 @@ from holdfast.cli.view.draw import (
 )
 from holdfast.cli.view.screen import Screen, Text
 from holdfast.cli.view.tree import History
-from holdfast.client.bundles import Bundle, is_bundle
+from holdfast.client.bundles import Bundle, Judgement, is_bundle
 from holdfast.client.client import Client
 from holdfast.client.documents import plain
-from holdfast.client.edge import Edge, describe
+from holdfast.client.edge import Edge, decisions_in, describe
 from holdfast.client.failure import Failure, failure_of
 from holdfast.client.family import Account, account, input_preview
 from holdfast.client.streams import StreamInfo
@@ -47,6 +47,7 @@ from holdfast.words.model import FINISHED, Event, RunRow
 from holdfast.words.spent import count
 
 _RESULT_LINES: Final = 24
+_PAUSED: Final = "Import it; it stays paused there until somebody resumes it, unless it was paused to be moved:"
 _DEEDS: Final = 1_000  # of --audit, the newest
 _UNBROKEN: Final = 1_000_000  # the width of a pipe, for sentences: whoever searches it looks for whole ones
 _BODIES: Final = "a body is recorded when it ends, and also when it begins if its step has in_doubt="
@@ -82,6 +83,7 @@ async def show(
     Of more than 30 calls of one name the first and the last ten are shown.
     """
     bundle = describe(run) if is_bundle(run) else None
+    decided = decisions_in(run) if bundle is not None else []
     if audit and bundle is not None:
         raise BadArguments(f"{run!r} is a bundle, and has no audit: that stays in the store where things were done")
     if audit:
@@ -89,10 +91,11 @@ async def show(
         return
     async with looked_into(run, db) as hf:
         if bundle is not None:
-            db, run = BundleFile(run), bundle.run
+            db, run = BundleFile(run, is_copy=bundle.kind == "copy"), bundle.run
         found = await account(hf, run)
         if as_json:
-            more = {"held": await held(hf, db)} if bundle is None else {"bundle": bundle}
+            told = {"bundle": bundle, "decisions": [each._asdict() for each in decided]}
+            more = {"held": await held(hf, db)} if bundle is None else told
             print_json(await document(hf, found) | more)
         elif events:
             for event in found.events:
@@ -105,7 +108,7 @@ async def show(
             on = console()
             narrowed = {"failed_only": failed, "last_only": last}
             if bundle is not None:
-                print_lines(on, [Text(), *bundle_lines(bundle)])
+                print_lines(on, [Text(), *bundle_lines(bundle), *decision_lines(decided)])
             print_lines(on, await drawn(hf, found, on.width, glyphs(on), db, bar=on.is_terminal, **narrowed))
 
 
@@ -121,6 +124,23 @@ def bundle_lines(bundle: Bundle) -> list[Text]:
             Text(f"{MARGIN}its source still has the run: the export was interrupted; export it again", "bold yellow")
         )
     return told
+
+
+def decision_lines(decided: list[Judgement]) -> list[Text]:
+    """Tell in a line what was decided in a bundle, and in another whether it would count."""
+    made = []
+    for each in decided:
+        what = "" if each.question is None else f", {each.decision} {each.question}"
+        what += "" if each.at is None else f" on {day_and_time(round(each.at.timestamp() * 1000))}"
+        what += f": {clean(each.note)}" if each.note else ""
+        made.append(Text(f"{MARGIN}decision {each.place} by {clean(each.by)}{what}"))
+        counts = (
+            "it would count"
+            if each.why is None
+            else f"with the keys that are here it would not count: {clean(each.why)}"
+        )
+        made.append(Text(f"{MARGIN * 2}{counts}", "dim" if each.why is None else "yellow"))
+    return made
 
 
 def print_event(event: Event) -> None:
@@ -241,11 +261,11 @@ async def _ending(hf: Client, found: Account, failure: Failure | None, width: in
     if failure is not None:
         made = [Text(f"{MARGIN}{line}", "dim") for line in failure.path]
         made += wrapped(failure.error, width, "bold red")
-        again = command("retry", row.id, db=url)
-        return [*made, *_advice(failure.advice, again), Text()]
+        then = (failure.advice, command("retry", row.id, db=url))
+        return [*made, *_advice(*_in_a_store(url, "Import it, and retry it there:", then)), Text()]
     if row.status == "paused":
         made = _block("paused", "bold yellow", row.reason or "no reason was given", width, _RESULT_LINES)
-        return [*made, *_advice(*after_pause(row, url)), Text()]
+        return [*made, *_advice(*_in_a_store(url, _PAUSED, after_pause(row, url))), Text()]
     if row.status in ("cancelled", "moved"):
         return [*wrapped(clean(row.reason or row.status), width, "dim"), Text()]
     return await _waiting(hf, found, width, url)
@@ -263,7 +283,8 @@ async def _waiting(hf: Client, found: Account, width: int, url: str | None) -> l
             made += to_decide(question, url, MARGIN)
         if each.row.status == "paused":
             made += _block(f"run {each.row.id} is paused", "bold yellow", each.row.reason or "", width, 8)
-            made += _advice(*after_pause(each.row, url))
+            if not isinstance(url, BundleFile):
+                made += _advice(*after_pause(each.row, url))
     if asleep is not None:
         made.append(Text(f"{MARGIN}{asleep.what}", "bold yellow"))
         made += _advice(asleep.when, asleep.command)
@@ -313,6 +334,11 @@ def _block(title: str, style: str, body: str, width: int, limit: int) -> list[Te
     if len(split) > limit > 0:
         made.append(Text(f"{MARGIN}  {len(split) - limit} more lines; --json shows all", "dim"))
     return made
+
+
+def _in_a_store(url: str | None, instead: str, advised: tuple[str, str]) -> tuple[str, str]:
+    """Advise what can be done with a run; of one in a bundle, to import it first."""
+    return (instead, command("import", str(url))) if isinstance(url, BundleFile) else advised
 
 
 def _advice(text: str, line: str) -> list[Text]:

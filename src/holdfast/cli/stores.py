@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from typing import Self
 
 from holdfast.cli.view.advice import command
 from holdfast.client.bundles import is_bundle
@@ -41,7 +42,13 @@ def door() -> str:
 class BundleFile(str):
     """The name of a bundle, where commands otherwise have the URL of a store."""
 
-    __slots__ = ()
+    __slots__ = ("is_copy",)
+    is_copy: bool
+
+    def __new__(cls, name: str, *, is_copy: bool) -> Self:
+        made = super().__new__(cls, name)
+        made.is_copy = is_copy
+        return made
 
 
 def looked_into(target: str, url: str | None, by: str | None = None) -> AbstractAsyncContextManager[Client]:

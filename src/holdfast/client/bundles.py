@@ -26,11 +26,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from holdfast.client.base import Base
 from holdfast.client.documents import plain
+from holdfast.client.info import starter
 from holdfast.client.keys import Key, Keys, opened, sealed_for, signer_of
 from holdfast.declare import Agent
 from holdfast.errors import (
     BadArguments,
     BadBundle,
+    HoldfastError,
     NotStorable,
     RunActive,
     RunFinished,
@@ -39,6 +41,7 @@ from holdfast.errors import (
     UnknownRun,
 )
 from holdfast.runtime import AgentSpec
+from holdfast.store.approvals import count
 from holdfast.store.blobs import spilled
 from holdfast.store.bundles import (
     CONTENT,
@@ -55,6 +58,7 @@ from holdfast.store.bundles import (
     Unchanged,
     check_movable,
     checked,
+    membership,
     refused_decision,
     sections_of,
 )
@@ -205,6 +209,18 @@ class MoveReceipt:
 # Files
 
 
+class Judgement(NamedTuple):
+    """A decision in a bundle, and why it would not count if it were imported with the keys that are here."""
+
+    place: int
+    by: str
+    why: str | None = None
+    question: str | None = None
+    decision: str | None = None
+    note: str = ""
+    at: datetime | None = None
+
+
 class Opened(NamedTuple):
     """A bundle that was read, and found whole and signed."""
 
@@ -214,6 +230,15 @@ class Opened(NamedTuple):
     ballots: list[Offline]
     signer: Key
     size_bytes: int
+    refused: list[
+        Judgement
+    ]  # decisions that cannot count here, whatever they are about; of a bundle that is only looked at
+
+    @property
+    def started_by(self) -> str | None:
+        """The person who started the run, as its source says."""
+        name = self.head.summary.get("started_by")
+        return cut(name, _SAID) if isinstance(name, str) else None
 
     def told(self) -> Bundle:
         """Tell what the file is."""
@@ -237,19 +262,20 @@ def is_bundle(path: str | os.PathLike[str]) -> bool:
         return False
 
 
-def read(path: str | os.PathLike[str], keys: Keys, without: Collection[int] = ()) -> Opened:
+def read(path: str | os.PathLike[str], keys: Keys, without: Collection[int] = (), *, looks: bool = False) -> Opened:
     """Read a bundle: all of it is checked before anything of it is believed. `BadBundle` says what is wrong.
 
-    `without`: the places of decisions in it that are left out, whoever signed them.
+    `without`: the places of decisions in it that are left out, whoever signed them. `looks`: a decision that cannot count here is
+    told as such, and hides nothing else.
     """
     try:
         with Path(path).open("rb") as file:
-            return read_from(file, keys, without)
+            return read_from(file, keys, without, looks=looks)
     except OSError as error:
         raise BadArguments(f"{str(path)!r} cannot be read: {error.strerror}") from None
 
 
-def read_from(file: BinaryIO, keys: Keys, without: Collection[int] = ()) -> Opened:
+def read_from(file: BinaryIO, keys: Keys, without: Collection[int] = (), *, looks: bool = False) -> Opened:
     """Read a bundle from a file that is open."""
     head = files.read_head(file)
     signer = signer_of(keys, head.signed.key, "bundles", head.signed.by)
@@ -279,12 +305,12 @@ def read_from(file: BinaryIO, keys: Keys, without: Collection[int] = ()) -> Open
         raise BadArguments(f"there is no decision {min(missing)} in it to leave out; it has {len(decisions)}")
     questions = {each.id: each for each in found.questions}
     signers: dict[str, Key] = {}  # each is looked up once, however much it has decided
-    ballots = []
+    ballots, refused = list[Offline](), list[Judgement]()
     for place, (decision, message) in enumerate(files.signed_decisions(head, decisions), 1):
         if place in without:
             continue
         by = decision.signed
-        with _placed(place, by.by):
+        try:
             if by.key not in signers:
                 signers[by.key] = signer_of(keys, by.key, "decisions", by.by)
             if not signers[by.key].check(by.signature, message):
@@ -293,16 +319,25 @@ def read_from(file: BinaryIO, keys: Keys, without: Collection[int] = ()) -> Open
             if cipher is not None:
                 text = cipher.decrypt(int.from_bytes(text[:_NONCE], "big"), text[_NONCE:])
             ballots.append(Offline(place, *_ballot(text, signers[by.key], questions)))
-    return Opened(head, found, decisions, ballots, signer, end)
+        except BadBundle as error:
+            if not looks:
+                raise BadBundle(refused_decision(place, by.by, str(error))) from None
+            refused.append(Judgement(place, by.by, str(error)))
+    return Opened(head, found, decisions, ballots, signer, end, refused)
 
 
-@contextlib.contextmanager
-def _placed(place: int, by: str) -> Iterator[None]:
-    """Say of which decision it is that something is wrong."""
-    try:
-        yield
-    except BadBundle as error:
-        raise BadBundle(refused_decision(place, by, str(error))) from None
+def judged(bundle: Opened) -> list[Judgement]:
+    """Tell of each decision in a bundle whether it would count, imported with the keys that are here, and why not."""
+    made, rows = list(bundle.refused), {each.id: each for each in bundle.found.questions}
+    for place, question, ballot, _, at in bundle.ballots:
+        row, why = rows[question], None
+        try:
+            rows[question] = count(at, row, ballot).row
+        except HoldfastError as error:
+            why = str(error) + membership(row, ballot.by.name, error)
+        decision = ("answered" if row.kind != "approve" else "approved") if ballot.yes else "denied"
+        made.append(Judgement(place, ballot.by.name, why, question, decision, ballot.note, moment(at)))
+    return sorted(made)
 
 
 def _inner_summary(rows: list[list[Any]]) -> dict[str, Any]:
@@ -498,6 +533,7 @@ def summary(found: Belongings, made_at: int, kind: str) -> dict[str, Any]:
         "kind": kind,
         "made_at": _when(made_at),
         "started_at": _when(root.created_at),
+        "started_by": found.started_by,
         "runs": len(runs),
         "events": len(found.rows["events"]),
         "done": {"steps": len(done), "last": [_step(row) for row in done[-5:]]},
@@ -732,8 +768,9 @@ class Bundles(Base):
                 "the same file"
             )
         work = Import(
-            head.manifest, found, bundle.ballots, **self._author(by), without=left_out, copy=copy, dry_run=dry_run
-        )
+            head.manifest, found, bundle.ballots, **self._author(by), without=left_out, copy=copy, dry_run=dry_run,
+            started_by=bundle.started_by,
+        )  # fmt: skip
         try:
             questions = await self.store.import_bundle(work)
         except Unchanged as tried:
@@ -849,9 +886,14 @@ class Bundles(Base):
             secrets.token_hex(16), kind, source, made_at=self.store.clock.now(), holdfast=version, sections=(), **facts
         )
 
+    async def _belongings(self, run: str) -> Belongings:
+        found = await self.store.belongings(run)
+        found.started_by = await starter(self.store, run)
+        return found
+
     async def _copy(self, run: str, to: Any, pen: _Pen, effects: str, by: str) -> Bundle:
         path = await asyncio.to_thread(_checked_path, to, run) if isinstance(to, str | os.PathLike) else None
-        found = await self.store.belongings(run)
+        found = await self._belongings(run)
         manifest = self._manifest("copy", found.store, effects=effects)
         made = await asyncio.to_thread(pen.write, found, manifest)
         told = {"bundle": manifest.id, "runs": len(found.rows["runs"])}
@@ -867,14 +909,14 @@ class Bundles(Base):
         self, run: str, path: Path, pen: _Pen, to: str, limit_s: float | None, by: str, *, now: bool
     ) -> Bundle:
         request, tries, written = f"move:{secrets.token_hex(8)}", 0, ""
-        reason = f"moved to store {to} in {path.name}"
+        where = f"to store {to} in {path.name}"
         clock = asyncio.get_running_loop().time
         ends = None if limit_s is None else clock() + limit_s
         try:
             while True:
                 async with asyncio.timeout_at(ends):
-                    await self._quiesce(run, request, reason, by, now=now, every=tries >= _TRIES)
-                    found = await self.store.belongings(run)
+                    await self._quiesce(run, request, f"to be moved {where}", by, now=now, every=tries >= _TRIES)
+                    found = await self._belongings(run)
                 tries += 1
                 check_movable(found.runs[0])
                 manifest = self._manifest("move", found.store, destination=to, pause=request)
@@ -886,7 +928,7 @@ class Bundles(Base):
                 if ends is not None and clock() > ends:
                     raise TimeoutError  # here, because nothing is known of a commit that is broken off
                 marks = {row.id: Mark.of(row) for row in found.runs}
-                move = Move(manifest.id, run, to, marks, request, made.content, reason, **self._author(by))
+                move = Move(manifest.id, run, to, marks, request, made.content, f"moved {where}", **self._author(by))
                 try:
                     with self._limited():
                         await self.store.move(move)
@@ -901,7 +943,10 @@ class Bundles(Base):
             await self._let_go(run, request, by, path, written)
             if isinstance(error, TimeoutError):
                 waited = spoken(limit_s or 0)
-                raise TimeoutError(f"run {run!r} came to no safe point within {waited}; nothing was moved") from None
+                raise TimeoutError(
+                    f"run {run!r} came to no safe point within {waited}; nothing was moved, and it goes on here. Give it longer "
+                    "(a larger timeout), or stop the bodies that are running: now=True"
+                ) from None
             raise
         await asyncio.to_thread(_release, path, made, run)
         return _made(made.content, run, found, manifest)

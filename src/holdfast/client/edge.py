@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import getpass
 import json
 import os
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast.client.approvals import Approval, Room
-from holdfast.client.bundles import Bundle, add_decision, new_decisions, read
+from holdfast.client.bundles import Bundle, Judgement, add_decision, judged, new_decisions, read
 from holdfast.client.client import Client, open, store_for
 from holdfast.client.info import Deed, bury_owners
 from holdfast.client.keys import Key, Keys
@@ -257,14 +258,17 @@ async def open_bundle(
     Its rows lie in a store that is gone with the block, in a folder that only this account may read.
     """
     ring = keys or Keys()
-    bundle = await asyncio.to_thread(read, path, ring)
+    bundle = await asyncio.to_thread(functools.partial(read, path, ring, looks=True))
     with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
         url = f"sqlite:{folder}/bundle.db?durability=process"
         async with open(url)._through(actor, door) as hf:
             manifest, found = bundle.head.manifest, bundle.found
             # Whether each of them may decide is known where it is imported: here nobody knows who is in which group.
             ballots = [each._replace(ballot=_trusted(each.ballot, door)) for each in bundle.ballots]
-            await hf.store.import_bundle(Import(manifest, found, ballots, actor.name, door, look=True))
+            seen = [each for each, one in zip(ballots, judged(bundle._replace(ballots=ballots, refused=[])), strict=True)
+                    if one.why is None]  # fmt: skip
+            work = Import(manifest, found, seen, actor.name, door, look=True, started_by=bundle.started_by)
+            await hf.store.import_bundle(work)
             hf.store.url = f"bundle {path}"
             asked = [row.id for row in found.questions]
             before = [await hf.store.approval(question) for question in asked]
@@ -315,7 +319,12 @@ def _trusted(ballot: Ballot, door: str) -> Ballot:
 
 def describe(path: str, keys: Keys | None = None) -> Bundle:
     """Tell what a bundle is; all of it is read and checked."""
-    return read(path, keys or Keys()).told()
+    return read(path, keys or Keys(), looks=True).told()
+
+
+def decisions_in(path: str, keys: Keys | None = None) -> list[Judgement]:
+    """Tell what was decided in a bundle, and whether each of it would count, imported with the keys that are here."""
+    return judged(read(path, keys or Keys(), looks=True))
 
 
 def _can_be_written(path: str) -> bool:

@@ -11,12 +11,12 @@ from holdfast.client.client import Client
 from holdfast.client.edge import Edge
 from holdfast.client.failure import Failure, failure_of
 from holdfast.client.forks import shared_below
-from holdfast.client.info import RunInfo, shared_info, wants_worker
+from holdfast.client.info import RunInfo, shared_info, starter, wants_worker
 from holdfast.errors import NotStorable
 from holdfast.store.blobs import NAMED_BLOB, unspilled
 from holdfast.values.codec import UNTYPED
 from holdfast.values.text import cut, show
-from holdfast.words.model import FINISHED, Event, RunRow, is_served
+from holdfast.words.model import FINISHED, Event, RunRow, Signal, is_served
 from holdfast.words.spent import NOTHING
 
 _MOST: Final = 1000  # runs of one family that are looked at
@@ -56,7 +56,7 @@ async def account(hf: Client, run: str) -> Account:
     rows = await family(hf, root)
     asked = await hf.approvals(run=run)
     spent = await store.spent_with_steps([row.id for row in rows])
-    starts = await hf.audit(run=root.root_id, action="start", limit=1)
+    started_by = await starter(store, root.root_id)
     now = edge.now()
     served = await store.agents() if any(wants_worker(row, now) for row in rows) else {}
     accounts: dict[str, Account] = {}
@@ -64,7 +64,7 @@ async def account(hf: Client, run: str) -> Account:
         events = await store.journal(row.id, dropped=True)
         accounts[row.id] = Account(
             row, RunInfo.of(row, served, now, None, spent.get(row.id, NOTHING)), events, await _told(hf, row, events),
-            await _untaken(edge, row), [each for each in asked if each.run == row.id], starts[0].by if starts else None,
+            await _untaken(edge, row), [each for each in asked if each.run == row.id], started_by,
         )  # fmt: skip
     for row in rows:
         if row.id != run and row.parent_id in accounts:
@@ -100,13 +100,20 @@ async def _told(hf: Client, row: RunRow, events: list[Event]) -> list[Event]:
     after = 0
     while after < row.inbox_seen and (page := await hf.store.inbox(row.id, after)):
         for signal in page:
-            came.setdefault(_named(signal.kind, signal.recorded() or {}), []).append(signal.sent_at)
+            data = signal.recorded() or {}
+            came.setdefault(_named(signal.kind, data), []).append(_done_at(signal, data))
         after = page[-1].position
     made = []
     for event in events:
         times = came.get(_named(event.kind, event.data)) if came and event.key is None else None
         made.append(replace(event, at=times.pop(0)) if times else event)
     return made
+
+
+def _done_at(signal: Signal, data: dict[str, Any]) -> int:
+    """Say when somebody did it: what was decided in a bundle was sent when that was imported, or looked at."""
+    at = data.get("at") if signal.kind.startswith("approval.") else None
+    return at if type(at) is int else signal.sent_at
 
 
 def _named(kind: str, data: dict[str, Any]) -> tuple[str, str]:
@@ -125,7 +132,7 @@ async def _untaken(edge: Edge, row: RunRow) -> list[Event]:
             continue
         spilled = None if value is None else NAMED_BLOB.match(value, 1)
         text, blob = (value, None) if spilled is None else (None, spilled[1])
-        made.append(Event(seq, signal.kind, None, data, text, blob, at=signal.sent_at, run=row.id))
+        made.append(Event(seq, signal.kind, None, data, text, blob, at=_done_at(signal, data), run=row.id))
     return made
 
 

@@ -271,3 +271,13 @@ class Deed:
             row["id"], moment(row["at"]), row["run"], row["actor"], row["action"], row["data"], row["via"] or "",
             value, erased_at,
         )  # fmt: skip
+
+
+async def starter(store: Store, run: str) -> str | None:
+    """Name the person who started a run, here or where it comes from; None where no audit has it."""
+    found = await store.audit(run, 1, by=None, actions=["start"], before=None)
+    if found:
+        name: str = found[0]["actor"]
+        return name
+    came = await store.audit(run, 1, by=None, actions=["import"], before=None)
+    return came[0]["data"].get("started_by") if came else None

@@ -42,7 +42,7 @@ from holdfast.errors import (
     UnknownRun,
 )
 from holdfast.store import audit
-from holdfast.store.approvals import Decide
+from holdfast.store.approvals import Decide, check_allowed
 from holdfast.store.blobs import NAMED_BLOB, insert_blobs
 from holdfast.store.changes import News
 from holdfast.store.conversations import Enter, enter, leave_all
@@ -59,7 +59,7 @@ from holdfast.values.parts import digest_of
 from holdfast.values.text import is_whole
 from holdfast.words.facts import misfit, signal_misfit
 from holdfast.words.model import FINISHED, KINDS, OUTCOMES, ApprovalRow, Event, RunRow, Signal, WaitsFor, is_run_id
-from holdfast.words.people import Ballot
+from holdfast.words.people import GROUP, Actor, Ballot
 
 _AT_ONCE: Final = 1_000  # rows of one statement
 _ENDS: Final = {"run.completed": "completed", "run.failed": "failed", "run.cancelled": "cancelled"}
@@ -270,6 +270,7 @@ class Belongings:
     rows: dict[str, list[list[Any]]] = field(default_factory=lambda: {name: [] for name in SECTIONS})
     blobs: dict[str, bytes] = field(default_factory=dict)
     store: str = ""  # the id of the store it is from
+    started_by: str | None = None  # who started the run above all, as the audit has it
 
     @property
     def runs(self) -> list[RunRow]:
@@ -980,9 +981,21 @@ class Offline(NamedTuple):
 def refused_decision(place: int, by: str, why: str) -> str:
     """Say that a decision in a bundle does not count, and how to go on without it."""
     return (
-        f"decision {place} in it, by {by!r}, does not count: {why}. Nothing was imported; --without-decision {place}, or "
-        f"without=[{place}], leaves it out, and its question stays open"
+        f"decision {place} in it, by {by!r}, does not count: {why}. Nothing was imported; without=[{place}] leaves it out, and its "
+        "question stays open"
     )
+
+
+def membership(asked: ApprovalRow, by: str, error: Exception) -> str:
+    """Say how a person is made one of a group that a question is for, if that alone is missing."""
+    groups = [name.removeprefix(GROUP) for name in json.loads(asked.recipients)]
+    if not isinstance(error, NotAllowed) or not groups:
+        return ""
+    try:
+        check_allowed(asked, Actor(by, groups))
+    except NotAllowed:
+        return ""
+    return f". Whoever is in {groups[0]!r} is made known so, where it is imported: `holdfast key trust LINE --group {groups[0]}`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -1001,6 +1014,7 @@ class Import:
     copy: NewFork | None = None  # of a copy: the run that it becomes here
     look: bool = False  # the store is one to look at the bundle in: nothing goes on
     dry_run: bool = False  # do everything, and then nothing of it: `Unchanged`
+    started_by: str | None = None  # who started the run, as its source says
 
     def __call__(self, tx: Transaction) -> Asking[tuple[str, ...]]:
         manifest, found = self.manifest, self.found
@@ -1036,10 +1050,14 @@ class Import:
             try:
                 yield from Decide(question, ballot, blobs, at=at)(tx)
             except _REFUSALS as error:
-                raise type(error)(refused_decision(place, ballot.by.name, str(error))) from None
+                (asked,) = [each for each in found.questions if each.id == question]
+                why = str(error) + membership(asked, ballot.by.name, error)
+                raise type(error)(refused_decision(place, ballot.by.name, why)) from None
         told = {"bundle": manifest.id, "from": manifest.source, "kind": manifest.kind, "runs": len(found.rows["runs"])}
         if self.without:
             told["without"] = list(self.without)
+        if self.started_by is not None:
+            told["started_by"] = self.started_by
         came = found.root if self.copy is None else self.copy.id
         yield from tx.rows("insert_import", bundle=manifest.id, run=came, kind=manifest.kind, source=manifest.source)
         yield from audit.note(tx, came, self.by, self.via, "import", told)

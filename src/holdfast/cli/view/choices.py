@@ -20,6 +20,7 @@ from holdfast.values.text import cut
 from holdfast.words.people import Actor, is_left_out
 
 VALUE: Final = "VALUE"  # keeps the place of an answer
+ANEW: Final = "A copy asks its questions anew where it is imported: decide there."
 _SHOWN: Final = 200  # characters of what is shown
 
 
@@ -57,6 +58,8 @@ def to_decide(question: Approval, url: str | None, margin: str = "  ") -> list[T
     if is_left_out(Actor(user(), via=f"cli:{user()}"), question.not_by):
         why = "You started its run: another person decides it, with a token or from an account of their own."
         return [*made, Text(margin + why, "dim")]
+    if isinstance(url, BundleFile) and url.is_copy:
+        return [*made, Text(margin + ANEW, "dim")]
     told = choices(question, url)
     return made + [Text(f"{margin}{what}  ", "dim", no_wrap=True).append(line, "bold") for what, line in told]
 
