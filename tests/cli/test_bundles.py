@@ -231,6 +231,64 @@ def test_commands_that_follow_name_the_store(store):
     assert "Left out, as you said: decision 1" in done and "show r --db sqlite:other.db" in done
 
 
+def test_the_audit_says_why_a_run_came_and_went(store):
+    ok(store("key", "new", "ana"))
+    ok(store("token", "x", "--db", "sqlite:other.db"))
+    ok(store("export", "r", "--to", "r.bundle", "--move", "sqlite:other.db"))
+    ok(store("approve", "r.bundle"))
+    words = ("import", "r.bundle", "--without-decision", "1", "--receipt", "r.receipt", "--db", "sqlite:other.db")
+    ok(store(*words))
+    again = store(*words)
+    assert again.exit_code == 2 and "was imported here before" in again.output and "holdfast receipt r" in again.output
+    came = " ".join(ok(store("audit", "r", "--db", "sqlite:other.db")).split())
+    assert "a move from store" in came and "without decision 1" in came
+    ok(store("export", "r", "--confirm", "r.receipt"))
+    ok(store("export", "r", "--confirm"))
+    gone = " ".join(ok(store("audit", "r")).split())
+    assert "to store" in gone and "by a receipt of ana" in gone and "on a person's word" in gone
+
+
+def test_a_refused_import_makes_no_store(store):
+    ok(store("key", "new", "ana"))
+    ok(store("export", "r", "--to", "c.bundle"))
+    ok(store("export", "r", "--to", "r.bundle", "--move", "0" * 32))
+    wrong = store("import", "r.bundle")
+    assert wrong.exit_code == 2 and "--undo --force" in wrong.output
+    for words, why in (
+        (("r.bundle",), "is a move for store 000"),
+        (("c.bundle", "--id", "r"), "--id 'r' is that of the original"),
+    ):
+        refused = store("import", *words, "--db", "sqlite:new.db")
+        assert refused.exit_code == 2 and why in refused.output, refused.output
+        assert not list(store.folder.glob("new.db*"))
+    ok(store("import", "c.bundle", "--id", "c", "--db", "sqlite:new.db"))
+
+
+def test_a_key_that_is_trusted_for_less_says_so(store):
+    line = holdfast.Keys(store.folder / "theirs").new("bob").public
+    ok(store("key", "trust", line, "--use", "decisions", "--group", "editors"))
+    said = store("key", "trust", line, "--use", "bundles")
+    assert "for bundles" in ok(said) and "It was trusted for decisions, in editors until now" in said.output
+    assert "until now" not in store("key", "trust", line).output
+
+
+def test_a_fork_that_nobody_serves_says_so(store):
+    said = store("fork", "r", "--id", "g", "--replace", 'arguments={"text": "seals"}')
+    assert "goes on from before event" in ok(said) and "No live worker serves 'desk'" in said.output
+    assert "a fork of r" in (told := " ".join(ok(store("audit", "g")).split())) and "replaced: arguments" in told
+
+
+def test_commands_that_take_no_file_say_so(store):
+    ok(store("key", "new", "ana"))
+    ok(store("export", "r", "--to", "r.bundle"))
+    for words in (("state", "r.bundle"), ("tail", "r.bundle"), ("audit", "r.bundle"), ("diff", "r", "r.bundle")):
+        said = store(*words)
+        assert said.exit_code == 2 and "takes no file" in said.output, said.output
+    ok(store("export", "r", "--to", "m.bundle", "--move", "0" * 32))
+    unknown = store("approve", "m.bundle", "nothing")
+    assert unknown.exit_code == 2 and "holdfast approvals m.bundle" in unknown.output
+
+
 def test_a_copy_goes_to_standard_output(store):
     ok(store("key", "new", "ana"))
     made = store("export", "r")

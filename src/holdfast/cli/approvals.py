@@ -328,8 +328,9 @@ async def _found(hf: Client, wanted: Wanted) -> Approval:
         for each in asked:
             _print(each, wanted.url, console(stderr=True))
     if row is None:
+        listed = command("approvals", *([str(wanted.url)] if isinstance(wanted.url, BundleFile) else []))
         raise UnknownApproval(
-            f"there is no question and no run {wanted.id!r} in {Edge(hf).url}; `holdfast approvals` lists what waits for people"
+            f"there is no question and no run {wanted.id!r} in {Edge(hf).url}; `{listed}` lists what waits for people"
         )
     if asked:
         raise UnknownApproval(f"run {wanted.id!r} has {len(asked)} open questions: name the one that you mean")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import click
 from rich.table import Table
 
-from holdfast.cli.options import db_option, json_option, run_ids, subcommand
+from holdfast.cli.options import db_option, json_option, run_ids, stored, subcommand
 from holdfast.cli.stores import existing
 from holdfast.cli.view.console import answer, console, print_json, say, table
 from holdfast.cli.view.draw import clean
@@ -22,7 +23,7 @@ from holdfast.words.durations import day_and_time
 
 
 @subcommand()
-@click.argument("run", metavar="[ID]", required=False, shell_complete=run_ids)
+@click.argument("run", metavar="[ID]", required=False, shell_complete=run_ids, callback=stored)
 @click.option("--by", metavar="NAME", help="Only deeds of this person.")
 @click.option(
     "--action", "actions", metavar="WORD", multiple=True, help="Only deeds of this kind: start, approve; repeatable."
@@ -111,17 +112,43 @@ def _why(deed: Deed) -> str:
         said += [f"token {deed.data['token']}"] if "token" in deed.data else []
         return clean(" ".join([*said, *([f"{deed.data['count']} times"] if deed.data["count"] > 1 else [])]))
     if deed.action == "fork":
-        values = deed.data.get("values") or {}
-        told = ", ".join(f"{key} = {value}" for key, value in values.items())
-        about = f"{deed.data.get('fork')} before event {deed.data.get('at')}" + (
-            f", replaced: {cut(told, 100)}" if told else ""
-        )
+        about = f"{deed.data.get('fork')} before event {deed.data.get('at')}" + _replaced(deed.data)
+    if deed.action == "start" and "fork_of" in deed.data:
+        about = f"a fork of {deed.data['fork_of']} before event {deed.data.get('at')}" + _replaced(deed.data)
+    if deed.action in _CARRIED:
+        about = _CARRIED[deed.action](deed.data)
     if deed.action == "delegate":
         about = f"to {deed.data.get('to', '')} {about}"
     if deed.via.startswith("bundle:") and "at" in deed.data:
         about = f"{about} said at {day_and_time(deed.data['at'])}".strip()
     why = deed.data.get("reason") or deed.data.get("note") or deed.data.get("name") or deed.data.get("topic") or ""
     return clean(" ".join(part for part in (about, str(why)) if part))
+
+
+def _replaced(data: dict[str, Any]) -> str:
+    told = ", ".join(f"{key} = {value}" for key, value in (data.get("values") or {}).items())
+    return f", replaced: {cut(told, 100)}" if told else ""
+
+
+def _imported(data: dict[str, Any]) -> str:
+    left = ", ".join(map(str, data.get("without") or ()))
+    return f"a {data.get('kind')} from store {data.get('from')}" + (f", without decision {left}" if left else "")
+
+
+def _confirmed(data: dict[str, Any]) -> str:
+    proof = data.get("receipt")
+    if not isinstance(proof, dict):
+        return "on a person's word, without a receipt"
+    return f"by a receipt of {proof.get('by')}, imported {day_and_time(proof.get('imported_at', 0))}"
+
+
+_CARRIED: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
+    "import": _imported,
+    "confirm_move": _confirmed,
+    "move": lambda data: f"to store {data.get('to')}",
+    "take_back": lambda data: f"it was moved to store {data.get('to')}",
+    "export": lambda data: f"a copy, bundle {data.get('bundle')}",
+}
 
 
 def _in_one_line(value: Any) -> str:

@@ -20,7 +20,8 @@ from holdfast.client.bundles import Bundle, Imported, write_receipt
 from holdfast.client.client import Client
 from holdfast.client.client import open as open_store
 from holdfast.client.documents import plain
-from holdfast.errors import HoldfastError
+from holdfast.client.edge import describe
+from holdfast.errors import BadArguments, HoldfastError
 from holdfast.rehearsal.replay import Replay
 from holdfast.values.bundle import EFFECTS
 from holdfast.values.text import size
@@ -185,6 +186,8 @@ async def import_(
             "a receipt says that the run has come, and with --dry-run it does not: leave one of them out"
         )
     agents = load_apps(apps) if apps else []
+    if not dry_run:
+        await _check_new(file, db, run_id)
     async with tried(db) if dry_run else _existing_or_new(db) as (hf, is_there):
         with _in_options():
             told = await hf.import_run(
@@ -203,6 +206,21 @@ async def import_(
 
 
 import_.name = "import"
+
+
+async def _check_new(file: str, url: str | None, run_id: str | None) -> None:
+    """Refuse what cannot be imported into a store that is not there yet, before one is made."""
+    async with tried(url) as (hf, is_there):
+        if is_there:
+            return
+        bundle = describe(file)
+        if bundle.kind == "move":
+            raise BadArguments(
+                f"there is no store yet where it is to be imported, and {file!r} is a move for store {bundle.destination}; name "
+                "that one with --db"
+            )
+        with _in_options():
+            await hf.import_run(file, id=run_id, dry_run=True)
 
 
 @contextlib.asynccontextmanager

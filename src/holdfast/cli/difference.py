@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from holdfast.cli.options import db_option, json_option, run_ids, subcommand
+from holdfast.cli.options import db_option, json_option, run_ids, stored, subcommand
 from holdfast.cli.stores import looked_at
 from holdfast.cli.view.console import Glyphs, console, glyphs, print_json
 from holdfast.cli.view.draw import clean
@@ -23,8 +23,8 @@ _MOST: Final = 40  # pairs that differ
 
 
 @subcommand()
-@click.argument("one", metavar="A", shell_complete=run_ids)
-@click.argument("other", metavar="B", shell_complete=run_ids)
+@click.argument("one", metavar="A", shell_complete=run_ids, callback=stored)
+@click.argument("other", metavar="B", shell_complete=run_ids, callback=stored)
 @click.option("--all", "whole", is_flag=True, help="Print the calls that do not differ, too.")
 @db_option
 @json_option

@@ -9,9 +9,9 @@ import click
 from holdfast.cli import prompts
 from holdfast.cli.options import db_option, json_option, run_argument, subcommand, value_of
 from holdfast.cli.stores import existing
-from holdfast.cli.view.advice import command
+from holdfast.cli.view.advice import code_of, command
 from holdfast.cli.view.console import answer as tell
-from holdfast.cli.view.console import console, glyphs, print_json
+from holdfast.cli.view.console import console, glyphs, print_json, say
 from holdfast.cli.view.draw import clean, status_text
 from holdfast.cli.view.screen import Text
 from holdfast.client.edge import Edge
@@ -61,6 +61,8 @@ async def fork(
         print_json({"fork": tree[made.id], "created": made.created, "run": info})
         return
     tell(f"{made.id} goes on from before event {tree[made.id].at} of {run}.", "", command("show", made.id, db=db))
+    if info.waits_for == "worker":
+        say(f"No live worker serves {code_of(info)}. Start one:", "yellow", command("worker", "FILE.py", db=db))
 
 
 def _replacement(text: str) -> tuple[str, Any]:

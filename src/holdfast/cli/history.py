@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 from rich.cells import cell_len
 
-from holdfast.cli.options import db_option, json_option, run_argument, subcommand
+from holdfast.cli.options import db_option, json_option, run_argument, run_ids, stored, subcommand
 from holdfast.cli.stores import existing, looked_into, run_in
 from holdfast.cli.view.advice import command
 from holdfast.cli.view.console import Glyphs, answer, block, console, glyphs, print_json, say, shown_value
@@ -305,7 +305,7 @@ def _spent(found: Snapshot, signs: Glyphs) -> list[Text]:
 
 
 @subcommand()
-@run_argument
+@click.argument("run", metavar="ID", shell_complete=run_ids, callback=stored)
 @click.option("--at", type=click.IntRange(0), metavar="N", help="The state that held at event N.")
 @db_option
 @json_option

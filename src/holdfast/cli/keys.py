@@ -54,6 +54,7 @@ def key(
     if action == "new":
         found = keys.new(what or "", shared=shared)
     elif action == "trust":
+        before = [key for key in keys.all() if key.kind == "trusted"]
         found = keys.trust(_line(what or ""), name=name, groups=groups, uses=uses or USES)
     elif action == "add":
         found = keys.add(_line(what or ""), name=name)
@@ -64,7 +65,13 @@ def key(
     elif action == "show":
         answer(found.public or f"The key of {found.name} is a shared secret, and has no public line.")
     elif action == "trust":
-        answer(f"Trusted: {found.name}, key {found.id}, for {' and '.join(found.uses)}.")
+        answer(f"Trusted: {found.name}, key {found.id}, for {' and '.join(found.uses)}{_in(found)}.")
+        for old in before:
+            if (old.id, old.name) == (found.id, found.name) and not (
+                set(old.uses) <= set(found.uses) and set(old.groups) <= set(found.groups)
+            ):
+                say(f"It was trusted for {' and '.join(old.uses)}{_in(old)} until now, and no longer is: what is to go on counting "
+                    "is said again with the rest, as --use and --group.", "yellow")  # fmt: skip
     elif action == "add":
         answer(
             f"Known: {found.name}, key {found.id}. Bundles can be encrypted for it; its signatures count for nothing."
@@ -75,6 +82,10 @@ def key(
         if found.public:
             answer(found.public)
             say("There:", "", command("key", "trust", found.public))
+
+
+def _in(key: Key) -> str:
+    return f", in {', '.join(key.groups)}" if key.groups else ""
 
 
 def _line(what: str) -> str:

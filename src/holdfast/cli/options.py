@@ -17,6 +17,7 @@ import click
 
 from holdfast.cli.group import STORE, Command
 from holdfast.cli.stores import existing
+from holdfast.client.bundles import is_bundle
 from holdfast.errors import BadArguments
 from holdfast.words.budget import Budget
 from holdfast.words.durations import seconds
@@ -140,6 +141,18 @@ def run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str
         return [run for run in asyncio.run(ids()) if run.startswith(incomplete) and harmless(run) == run]
     except Exception:  # noqa: BLE001 - a completion that fails offers nothing
         return []
+
+
+def stored(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Refuse the file of a bundle where only a run of a store can be named."""
+    if value is not None and is_bundle(value):
+        raise click.BadParameter(
+            f"{value!r} is a bundle, and this command takes no file; `holdfast show`, `steps` and `snapshot` do. Or import it, and "
+            "name the run",
+            ctx,
+            parameter,
+        )
+    return value
 
 
 def run_argument(command: F) -> F:

@@ -155,6 +155,7 @@ async def decide(hf: Client, question: Approval, by: str | None, over: asyncio.E
         told = ", ".join(
             f"[{key}]{word[1:]}" if word.startswith(key) else f"[{key}] {word}" for key, word in choices.items()
         )
+        told += "; [y] approves and [n] denies, too" if "d" in choices else ""
         picked = await typed(f"{told}:", over)
         if picked is None or picked.lower() in ("q", "quit"):
             return False

@@ -94,7 +94,7 @@ async def show(
             db, run = BundleFile(run, is_copy=bundle.kind == "copy"), bundle.run
         found = await account(hf, run)
         if as_json:
-            told = {"bundle": bundle, "decisions": [each._asdict() for each in decided]}
+            told = {"bundle": bundle, "decisions": decided}
             more = {"held": await held(hf, db)} if bundle is None else told
             print_json(await document(hf, found) | more)
         elif events:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from holdfast.cli.options import db_option, json_option, run_ids, subcommand
+from holdfast.cli.options import db_option, json_option, run_ids, stored, subcommand
 from holdfast.cli.show import event_document
 from holdfast.cli.signals import Stop, first
 from holdfast.cli.stores import existing
@@ -28,7 +28,7 @@ _LOOK_S: Final = 1.0  # how often to look whether anybody still reads
 
 
 @subcommand()
-@click.argument("run", metavar="[ID]", required=False, shell_complete=run_ids)
+@click.argument("run", metavar="[ID]", required=False, shell_complete=run_ids, callback=stored)
 @click.option("--after", type=click.IntRange(0), help="Begin after this position (without ID) or this many events.")
 @click.option("--no-follow", is_flag=True, help="Print what there is and stop.")
 @click.option("--stream", metavar="NAME", help="Print what the run writes to this stream; --after is an offset then.")

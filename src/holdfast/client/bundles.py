@@ -58,6 +58,7 @@ from holdfast.store.bundles import (
     Unchanged,
     check_movable,
     checked,
+    imported_before,
     membership,
     refused_decision,
     sections_of,
@@ -209,7 +210,8 @@ class MoveReceipt:
 # Files
 
 
-class Judgement(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Judgement:
     """A decision in a bundle, and why it would not count if it were imported with the keys that are here."""
 
     place: int
@@ -337,7 +339,7 @@ def judged(bundle: Opened) -> list[Judgement]:
             why = str(error) + membership(row, ballot.by.name, error)
         decision = ("answered" if row.kind != "approve" else "approved") if ballot.yes else "denied"
         made.append(Judgement(place, ballot.by.name, why, question, decision, ballot.note, moment(at)))
-    return sorted(made)
+    return sorted(made, key=lambda each: each.place)
 
 
 def _inner_summary(rows: list[list[Any]]) -> dict[str, Any]:
@@ -760,6 +762,8 @@ class Bundles(Base):
         bundle = await asyncio.to_thread(read, path, ring, left_out)
         head, found = bundle.head, bundle.found
         if receipt is not None:
+            if head.manifest.kind == "move" and await self.store.imported(head.manifest.id) is not None:
+                raise imported_before(found.root)
             self._check_receipt_path(receipt, head.manifest.kind, ring, key)
         copy = _copy_of(bundle, id, self._author(by))
         if not head.is_released:

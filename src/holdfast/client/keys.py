@@ -304,7 +304,10 @@ def signer_of(keys: Keys, id: str, use: Use, by: str) -> Key:
             "`holdfast key trust LINE`"
         )
     if use not in found.uses:
-        raise BadBundle(f"the key of {found.name!r} is trusted for {' and '.join(found.uses)} here, and not for {use}")
+        raise BadBundle(
+            f"the key of {found.name!r} is trusted for {' and '.join(found.uses)} here, and not for {use}; `holdfast key trust "
+            "LINE` trusts it for both"
+        )
     return found
 
 

@@ -986,6 +986,13 @@ def refused_decision(place: int, by: str, why: str) -> str:
     )
 
 
+def imported_before(run: str) -> BadBundle:
+    """An error about a move that came before."""
+    return BadBundle(
+        f"this bundle was imported here before, as run {run!r}: a run is moved once. `holdfast receipt {run}` gives its receipt"
+    )
+
+
 def membership(asked: ApprovalRow, by: str, error: Exception) -> str:
     """Say how a person is made one of a group that a question is for, if that alone is missing."""
     groups = [name.removeprefix(GROUP) for name in json.loads(asked.recipients)]
@@ -1024,14 +1031,11 @@ class Import:
         if before is not None and tx.again:
             return (yield from self._open_questions(tx))  # our own, whose commit was unknown
         if manifest.kind == "move" and before is not None:
-            raise BadBundle(
-                f"this bundle was imported here before, as run {before[0]!r}: a run is moved once. The receipt for its source: "
-                f"`holdfast receipt {before[0]}`"
-            )
+            raise imported_before(before[0])
         if manifest.kind == "move" and manifest.destination != own and not self.look:
             raise BadBundle(
-                f"this bundle is for the store {manifest.destination}, and this is {own}; import it there, or export it again "
-                "for this one"
+                f"this bundle is for the store {manifest.destination}, and this is {own}; import it there. If it was to come here, "
+                f"take the move back in its source, `holdfast export {found.root} --undo --force`, and move it here: --move {own}"
             )
         yield from self._make_room(tx)
         yield from insert_blobs(tx, found.blobs)

@@ -397,7 +397,8 @@ class Fork:
             named += json.loads(before[2])
         yield from tx.rows("insert_fork", run=new.id, base=base.id, seq=until, names=to_json(sorted(set(named))))
         by, via = new.actor.name, new.via
-        yield from audit.note(tx, new.id, by, via, "start", {"agent": base.agent, "fork_of": base.id, "at": until})
+        begun = {"agent": base.agent, "fork_of": base.id, "at": until, **({"values": told} if told else {})}
+        yield from audit.note(tx, new.id, by, via, "start", begun)
         noted = {"fork": new.id, "at": until, "effects": new.effects, "replace": sorted(told), "values": told}
         yield from audit.note(tx, base.id, by, via, "fork", noted)
 

@@ -506,7 +506,7 @@ def read_decisions(file: BinaryIO, head: Head) -> list[Decision]:
     if len(content) > _MOST_DECIDED:
         raise BadBundle(f"more than {size(_MOST_DECIDED)} stand behind its sections")
     if content and not content.endswith(b"\n"):
-        raise BadBundle("it ends in the middle of a decision, or has more behind its sections than decisions")
+        raise damaged("it ends in the middle of a decision, or has more behind its sections than decisions")
     if content.count(b"\n") > _MOST_DECISIONS:
         raise BadBundle(f"more than {_MOST_DECISIONS:,} decisions stand behind its sections")
     lines = [line + b"\n" for line in content.split(b"\n")[:-1]]
