@@ -59,7 +59,12 @@ def told(url, *arguments, code=0):
 
 def test_a_run_is_forked_with_another_result(url):
     said = told(url, "fork", "r", "--replace", 'fetch#0="put"', "--id", "f", "--by", "ana", "--effects", "new")
-    assert said.splitlines() == ["f goes on from before event 0 of r.", f"  holdfast show f --db {url}"]
+    assert said.splitlines() == [
+        "f goes on from before event 0 of r.",
+        f"  holdfast show f --db {url}",
+        "No live worker serves 'forked'. Start one:",
+        f"  holdfast worker FILE.py --db {url}",
+    ]
     assert asyncio.run(served(url, "f")) == ["put whole"]
     assert told(url, "forks", "f").splitlines() == [
         "r  ✗ failed",
