@@ -31,6 +31,8 @@ from holdfast.rehearsal.frames import Frame
 from holdfast.values.failures import is_users
 
 T = TypeVar("T")
+_TAMPERED: Final = "the code has stopped its event loop, or cancelled tasks that are not its own"
+_INTERRUPTED: Final = "the code has ended its event loop, as KeyboardInterrupt does"
 _LOOK_S: Final = 0.25
 _STOP_S: Final = 1.0  # for code to end that was told to
 _TELL_S: Final = 0.05
@@ -60,7 +62,7 @@ class Quarantine:
         self._loop.set_exception_handler(lambda _loop, _context: None)  # what tried code loses is nobody's news
         self._loop.set_default_executor(ThreadPoolExecutor(thread_name_prefix=f"{_name()}thread"))
         self._asked_at = self._turned_at = 0.0
-        self._over, self._stopping = threading.Event(), False
+        self._over, self._stopping, self._interrupted = threading.Event(), False, False
         self._gone = asyncio.Event()  # the same, for the caller's loop
         os._exit = _exit  # and for good: code that is left behind may call it when this is closed
         self._thread = threading.Thread(target=self._main, name=f"{_name()}loop", daemon=True)
@@ -85,11 +87,11 @@ class Quarantine:
                 await asyncio.wait([future], timeout=look_s)
                 if future.cancelled():
                     await self.close()
-                    raise Kept("the code has stopped its event loop, or cancelled tasks that are not its own")
+                    raise Kept(_TAMPERED)
                 if future.done():
                     return future.result()
                 if self._over.is_set():
-                    raise Kept("the code has ended its event loop, as KeyboardInterrupt does")
+                    raise Kept(_INTERRUPTED if self._interrupted else _TAMPERED)
                 if limit_s is not None and self._kept_s() >= limit_s:
                     line = place_in(self._thread)
                     await self._stop()
@@ -141,6 +143,7 @@ class Quarantine:
             self._tidy()
         except BaseException:  # noqa: BLE001 - ours, or code's own KeyboardInterrupt: nobody hears it here
             _left.append(self._loop)
+            self._interrupted = True
         finally:
             self._over.set()
             with contextlib.suppress(RuntimeError):  # the caller's loop is closed
