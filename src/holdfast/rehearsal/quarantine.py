@@ -105,7 +105,8 @@ class Quarantine:
         if self._turned_at < self._asked_at:
             return now - self._asked_at
         self._asked_at = now
-        self._loop.call_soon_threadsafe(self._turn)
+        with contextlib.suppress(RuntimeError):  # the loop has just been closed, and the thread is about to say so
+            self._loop.call_soon_threadsafe(self._turn)
         return 0.0
 
     def _turn(self) -> None:
@@ -114,7 +115,8 @@ class Quarantine:
     async def close(self) -> None:
         """End the thread; one that does not end is left behind."""
         if not self.lost:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            with contextlib.suppress(RuntimeError):  # the same
+                self._loop.call_soon_threadsafe(self._loop.stop)
             await self._ended(_STOP_S)
         if not self._over.is_set():
             await self._stop()
