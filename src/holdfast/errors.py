@@ -329,7 +329,7 @@ class BadArguments(HoldfastError, ValueError):
 
 
 class RunExists(HoldfastError):
-    """A run with this id exists, with another agent or other arguments.
+    """A run with this id exists, with another agent or other arguments, or a fork that was made otherwise.
 
     Example:
         ```python

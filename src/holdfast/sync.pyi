@@ -246,13 +246,14 @@ class Run(Generic[R_co]):
                 of the message of event 12. The point is then before the first of these.
             effects: What happens to steps that this run did behind the point: "ask" a person, "new" does them again with new
                 idempotency keys, "refuse" fails them. Steps that only read (`@step(effects=False)`) always run.
-            id: The id of the fork; random unless given. The same id again is the same fork.
+            id: The id of the fork; random unless given. The same request with the same id is the same fork.
             by: Who forks it.
 
         Raises:
             BadArguments: There is no such event or call, or a value cannot be used.
             NotAllowed: A question is replaced that is not this person's to decide.
             NotStorable: A value cannot be stored.
+            RunExists: The id is that of a fork from another point, or with other replacements or effects.
             UnknownRun: There is no such run.
         """
 

@@ -154,6 +154,9 @@ async def test_a_step_an_argument_a_decision_and_a_message_can_be_replaced(opene
         message = next(event.seq for event in await history(hf, "r") if event.kind == "message.received")
 
         step = await run.fork(replace={"act": "put!", ":approve#0": True, ":ask#0": "blue"}, by="ana", effects="refuse")
+        shows = await step.wait_for_question()  # something else, which nobody has decided
+        assert shows.shown == {"text": "put!"}
+        await hf.approve(shows, by="ana")
         await step.send("news", "new")
         assert await step.result() == "put! True blue new"
         (first, *_) = [event for event in await history(hf, step.id) if event.kind == "step.completed"]
@@ -167,6 +170,7 @@ async def test_a_step_an_argument_a_decision_and_a_message_can_be_replaced(opene
 
         other = await run.fork(replace={"arguments": {"who": "y"}, ":approve#0": True, ":ask#0": "blue"}, by="ana",
                                effects="new")  # fmt: skip
+        await hf.approve(await other.wait_for_question(), by="ana")
         await other.send("news", "far")
         assert await other.result() == "y1! True blue far"
         assert await other.arguments() == {"who": "y", "count": 1}

@@ -25,9 +25,7 @@ from holdfast.store.forks import USE
 from holdfast.store.store import Store
 from holdfast.values import tagged
 from holdfast.values.codec import BLOB_BYTES, UNTYPED, checked_size, digest, preview, shape_of
-from holdfast.values.sameness import difference
-from holdfast.values.schema import check_value, check_whole, filled
-from holdfast.values.tagged import Note, Notes
+from holdfast.values.schema import entered
 from holdfast.values.text import cut, show, size
 from holdfast.verbs.approvals import Vote
 from holdfast.words.durations import moment
@@ -346,7 +344,7 @@ class Questions(Base):
                 given = await aside(value, _checked_doubt, found, value, recorded)
             else:
                 what = f"question {found.id!r}"
-                given = await aside(value, lambda: _entered(json.loads(found.schema or "{}"), stored_text(value), what))
+                given = await aside(value, lambda: entered(json.loads(found.schema or "{}"), stored_text(value), what))
             checked_size(given, self._settings.value_limit_bytes, "the answer")
         return await self._cast(found, by, note, True, given, seen)
 
@@ -397,7 +395,7 @@ class Questions(Base):
                 )
             shown = await unspilled(self.store, found.shown if found.data is None else found.data)
             schema, what = json.loads(found.schema), f"question {found.id!r}: data"
-            given = await aside((data, shown), lambda: _entered(schema, stored_text(data), what, shown))
+            given = await aside((data, shown), lambda: entered(schema, stored_text(data), what, shown))
             checked_size(given, self._settings.value_limit_bytes, "the answer")
         return await self._cast(found, by, note, yes, given, seen)
 
@@ -531,44 +529,7 @@ def _checked_doubt(row: ApprovalRow, value: Any, recorded: str | None = None) ->
     schema = json.loads(row.schema or "{}")
     wrapped = {"type": "object", "properties": {"result": schema}, "$defs": schema.get("$defs", {})}
     text = stored_text(value["result"]) if recorded is None else recorded
-    return _entered(wrapped, f'{{"result":{text}}}', f"question {row.id!r}")
-
-
-def _entered(schema: dict[str, Any], text: str, what: str, shown: str | None = None) -> str:
-    """The text of what a person has entered: checked, and whole, with what was left out at its default of today.
-
-    An edit leaves out nothing of what is `shown`: in the place of that nobody expects a default.
-    """
-    given, notes = tagged.read_noting(text)
-    before: Any = None
-    if shown is not None:
-        before, notes_before = tagged.read_noting(shown)
-        notes |= _untouched(given, before, notes_before)
-    check_value(schema, given, what, notes)
-    if shown is None:
-        check_whole(schema, given, what)
-    else:
-        check_whole(schema, given, what, before)
-    whole, notes = filled(schema, given, what, notes)
-    return tagged.write(whole, notes=notes)
-
-
-def _untouched(given: Any, shown: Any, notes: Notes) -> Notes:
-    """Keep the notes of fields that are as they were shown: that nobody has set them, that they are defaults."""
-    found: Notes = {}
-    pairs = [(given, shown)] if notes else []
-    while pairs:
-        now, before = pairs.pop()
-        if type(now) is dict and type(before) is dict:
-            note = notes.get(id(before), Note(before))
-            same = [name for name in now if name in before and difference(now[name], before[name]) is None]
-            unset, declared = ([name for name in names if name in same] for names in (note.unset, note.default))
-            if unset or declared:
-                found[id(now)] = Note(now, unset, default=declared)
-            pairs += [(item, before[name]) for name, item in now.items() if name in before]
-        elif type(now) is list and type(before) is list:
-            pairs += zip(now, before, strict=False)
-    return found
+    return entered(wrapped, f'{{"result":{text}}}', f"question {row.id!r}")
 
 
 def read_value(text: str | None) -> Any:

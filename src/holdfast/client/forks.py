@@ -19,7 +19,7 @@ from holdfast.values.tagged import read_noting
 from holdfast.values.text import is_whole, short
 from holdfast.words.durations import moment
 from holdfast.words.model import RunRow, checked_run_id, is_awkward
-from holdfast.words.people import Actor
+from holdfast.words.people import Actor, checked_text
 from holdfast.worker.agents import results_of
 
 EFFECTS: Final = ("ask", "new", "refuse")
@@ -64,7 +64,7 @@ class ForkInfo:
 def checked_point(at: Any) -> int | str | None:
     """A point of a history, or `BadArguments` that says how one is named."""
     if at is None or (isinstance(at, str) and at) or is_whole(at, 0):
-        point: int | str | None = at
+        point: int | str | None = checked_text(at, "at") if isinstance(at, str) else at
         return point
     raise BadArguments(
         f"at={short(at)}: name an event by its number, a call by its key or the name of its step, or say 'checkpoint'"
@@ -106,6 +106,7 @@ async def fork(
     for key, value in (replace or {}).items():
         if not isinstance(key, str):
             raise BadArguments(f"replace={{{short(key)}: ...}}: calls are named by their keys, which are texts")
+        checked_text(key, "replace")
         if key == _ARGUMENTS:
             given, more = await _arguments(client, row, value)
             blobs |= more

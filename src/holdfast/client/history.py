@@ -28,6 +28,7 @@ from holdfast.words.calls import ARRIVALS, BEGUN, Call, Calls, key_of
 from holdfast.words.durations import moment
 from holdfast.words.events import error_line
 from holdfast.words.model import FINISHED, Event, Published, RunRow, checked_place, is_served
+from holdfast.words.people import checked_text
 from holdfast.words.spent import NOTHING, Spent
 
 _CHUNK: Final = 500  # events that are read together
@@ -342,7 +343,7 @@ async def step_at(client: Base, run: str, which: int | str) -> StepInfo:
                 if found.seq == which:
                     return found
         raise BadArguments(f"run {run!r} has no call that begins with event {which}; `holdfast steps {run}` lists them")
-    call = await _call_at(client, run, which)
+    call = await _call_at(client, run, checked_text(which, "step"))
     if call is None:
         named = keys_named(await client.store.keys_like(run, which), which)
         if len(named) > 1:
@@ -407,7 +408,7 @@ async def state(client: Base, run: str, at: int | None = None) -> State | None:
     row = await client._run_row(run)
     seq = row.checkpoint_seq
     if at is not None:
-        if checked_place(at, "at") >= max(row.next_seq, 1):
+        if not 0 <= checked_place(at, "at") < max(row.next_seq, 1):
             raise BadArguments(
                 f"at={at}: run {run!r} has a history of {row.next_seq} events, the last is {row.next_seq - 1}"
             )

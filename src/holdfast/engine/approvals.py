@@ -129,9 +129,9 @@ class ApprovalCall(Call):
         question, whole, lean = self._question, self.weigh(), self.thin()
         self.whole, self.lean = ("" if each == self.digest else each for each in (whole, lean))
         self._listen(approval_id(self.attempt, self.key))
-        former = self.attempt.kept.former
-        if former is not None and self.key in former.replaced:
-            self._take(former.replaced[self.key])
+        given = self._given(whole)
+        if given is not None:
+            self._take(given)
             return
         new = NewApproval(self._approval, self.key, question.kind, writable(question.text))
         new.shown, new.digest, new.schema = spilled(self._shown)[0], self.digest, question.schema
@@ -145,12 +145,27 @@ class ApprovalCall(Call):
         data = self._about(expires_ms=question.expires_ms, remind_ms=question.remind_ms, whole=True, **more)
         self.attempt.pen.record("approval.asked", self.key, data, self._shown, approvals=[new], then=self._watch)
 
-    def _take(self, given: str) -> None:
+    def _given(self, whole: str) -> dict[str, Any] | None:
+        """Find the decision that was made when the run was forked; None if there is none, or not for this question.
+
+        That one was for what the other run showed, and one person made it. A question that shows something else, is for
+        others, or needs more of them, is put to people.
+        """
+        former, question = self.attempt.kept.former, self._question
+        text = None if former is None else former.replaced.get(self.key)
+        if text is None:
+            return None
+        given: dict[str, Any] = json.loads(text)
+        asked = given.get("digest", whole), given.get("to", question.to)  # forks of old do not say
+        if asked != (whole, question.to) or question.not_by_starter or (given["yes"] and self._needs > 1):
+            return None
+        return given
+
+    def _take(self, decision: dict[str, Any]) -> None:
         """The decision was made when the run was forked: nobody is asked."""
         pen = self.attempt.pen
         data = self._about(expires_ms=None, remind_ms=None, whole=True, replaced=True)
         pen.record("approval.asked", self.key, data, self._shown)
-        decision = json.loads(given)
         about = {
             "approval": self._approval,
             "key": self.key,

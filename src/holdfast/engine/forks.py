@@ -179,7 +179,7 @@ async def recall(attempt: Attempt) -> None:
         if wind.kind == "run.forked":
             origin = wind.data
             text = attempt.pen.text_of(wind)
-            replaced = dict(json.loads(text)) if text != "null" else {}
+            replaced |= json.loads(text) or {}  # what it has not come to yet, a fork of a fork has from the one before
         else:
             retries[wind.seq] = wind.data["effects"]
     former = Former(origin, retries, replaced)

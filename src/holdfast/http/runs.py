@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, StrictInt
 from starlette.responses import Response
 
 from holdfast.client.forks import ForkInfo
@@ -86,12 +86,12 @@ _EFFECTS: Final = "For steps that were done behind the point: ask a person, do t
 
 class Retry(Input):
     budget: Budget | None = Field(None, description="What it may spend in all, instead of what it might before.")
-    at: int | str | None = Field(None, description=f"Go back further, to before this point: {_POINT}")
+    at: StrictInt | str | None = Field(None, description=f"Go back further, to before this point: {_POINT}")
     effects: Literal["ask", "new", "refuse"] = Field("ask", description=_EFFECTS)
 
 
 class Fork(Input):
-    at: int | str | None = Field(
+    at: StrictInt | str | None = Field(
         None, description=f"The first that is not shared: {_POINT} Default: the end of what there is."
     )
     replace: dict[str, Any] = Field(

@@ -256,6 +256,27 @@ def count(now: int, found: ApprovalRow, ballot: Ballot) -> Said:
     return Said(row, "approval.voted", value, data, ballot.by.name, ballot.via, "vote", len(votes))
 
 
+def foreseen(now: int, found: ApprovalRow, digest: str, ballot: Ballot) -> Said:
+    """Decide a question as it was asked at first, for a fork that comes to it again. One ballot must be enough. Pure.
+
+    It counts as it would count there, so whatever is refused there is refused here.
+    """
+    if found.not_by is not None:
+        check_allowed(found, ballot.by)
+        raise NotAllowed(
+            f"question {found.id!r} is not for who started the run, and {ballot.by.name!r} starts the fork: fork "
+            f"at={found.key!r}, and it is asked anew"
+        )
+    asked = replace(found, status="open", expires_at=None, votes="[]", digest=digest, data=None)
+    said = count(now, asked, ballot)
+    if said.row.status != "decided":
+        raise BadArguments(
+            f"question {found.id!r} needs more than one person, or only its run can tell how many agree to this value, and a fork "
+            f"is made by one: fork at={found.key!r}; the fork then asks, and people decide"
+        )
+    return said
+
+
 def delegated(now: int, found: ApprovalRow, to: str, ballot: Ballot) -> Said:
     """Pass a question on: returns what comes of it, or raises why it stays where it is. Pure."""
     _check(now, found, ballot.by)

@@ -26,30 +26,31 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from holdfast.errors import BadArguments, NotAllowed, RunFinished
+from holdfast.errors import BadArguments, RunExists, RunFinished
 from holdfast.store import audit
-from holdfast.store.approvals import check_allowed
+from holdfast.store.approvals import check_allowed, foreseen
 from holdfast.store.blobs import insert_blobs, spilled
-from holdfast.store.inbox import put_signal
+from holdfast.store.inbox import put_signal, signal_of
 from holdfast.store.journal import events_of
 from holdfast.store.rewind import first_cause
 from holdfast.store.runs import NewRun, Origin, existing, insert_run
 from holdfast.store.work import Asking, Count, Feature, Transaction, rows, to_json
-from holdfast.values.codec import BLOB_BYTES, preview
-from holdfast.values.schema import check_value
-from holdfast.values.tagged import read_noting
+from holdfast.values.codec import BLOB_BYTES, digest, preview
+from holdfast.values.schema import entered
 from holdfast.values.text import show
 from holdfast.words.limits import Lane
-from holdfast.words.model import CLOSING, FINISHED, ApprovalRow, Event, RunRow, plain_id
-from holdfast.words.people import Actor, may_decide, starters
+from holdfast.words.model import CLOSING, FINISHED, ApprovalRow, Event, RunRow, Signal, plain_id
+from holdfast.words.people import Actor, Ballot, checked_note, starters
 
 _ENDS: Final = ("run.completed", "run.failed", "run.cancelled")
 _STOPS: Final = ("run.cancelling",)
+_AWAITED: Final = ("child", "approval", "request")  # by which an arrival names what it ends
 _CLOSED: Final = sorted(CLOSING - {"stream.opened"})  # a block is over when it is closed
 USE: Final = "use"  # the answer that takes what is recorded: clients put the result itself in its place
+_PUT: Final = "fork:"  # begins the ids of signals that a fork has in the place of others
 _TOLD: Final = 60  # characters of what is replaced, for people
 _MOST_TOLD: Final = 20  # replacements that the event names; the audit has all
 _NAMED: Final = 5  # keys, in an error
@@ -206,7 +207,9 @@ class Fork:
             "become_fork", run=new.id, next_seq=until + 1, epoch=base.lease_epoch, checkpoint_seq=checkpoint, steps=steps
         )  # fmt: skip
         origin = yield from self._origin(tx, base, until, last_at)
-        origin["children"] = yield from self._stand_ins(tx, origin, until, ends)
+        carried = yield from self._carried(tx, until, ends)
+        children = [signal.topic for signal in carried if signal.kind == "child.ended"]
+        origin["children"] = yield from self._stand_ins(tx, origin, until, [*ends, *children])
         told = self._told(named)
         if told:
             origin["instead"] = dict(sorted(told.items())[:_MOST_TOLD])
@@ -215,13 +218,16 @@ class Fork:
         if new.blobs:
             yield from insert_blobs(tx, new.blobs)
         yield from _copy_streams(tx, new.id, new.run, until)
+        for signal in carried:
+            name = f"{_PUT}+{signal.position}"
+            yield from put_signal(tx, new.id, name, signal.kind, signal.topic, signal.value, signal.data)
         for seq, value in sorted(new.messages.items()):
             topic = (yield from _event(tx, new.run, seq))[1]["topic"]
-            yield from put_signal(tx, new.id, f"fork:{seq}", "message.received", topic, value, {})
+            yield from put_signal(tx, new.id, f"{_PUT}{seq}", "message.received", topic, value, {})
         for child, (value, blobs) in sorted(ends.items()):
             yield from insert_blobs(tx, blobs)
             data = {"child": child, "status": "completed", "error": None, "replaced": True}
-            yield from put_signal(tx, new.id, f"fork:{child}", "child.ended", child, value, data)
+            yield from put_signal(tx, new.id, f"{_PUT}{child}", "child.ended", child, value, data)
         yield from self._note(tx, base, until, told)
         made = yield from existing(tx, new.id)
         return made, True
@@ -233,7 +239,42 @@ class Fork:
             raise BadArguments(
                 f"there is a run {found.id!r} already, and it is no fork of {self.new.run!r}; give another id"
             )
+        _, before = yield from _event(tx, found.id, made[1])
+        differ = self._differences(before)
+        if differ:
+            raise RunExists(
+                f"run {found.id!r} is another fork of {self.new.run!r}: {'; '.join(differ)}. Use another id, or the same request "
+                "to go on with it"
+            )
         return found, False
+
+    def _order(self) -> dict[str, Any]:
+        """Tell what is asked for, as far as the same id must mean the same: the point as it is given, and what is replaced."""
+        new = self.new
+        given = [sorted(new.replace.items()), sorted(new.messages.items()), new.input and new.input[0]]
+        return {
+            "at": new.at,
+            "replace": hashlib.sha256(to_json(given).encode("utf-8", "surrogatepass")).hexdigest()[:32],
+        }
+
+    def _differences(self, before: Mapping[str, Any]) -> list[str]:
+        """Say how a fork that was made differs from the one that is asked for; forks of old do not say how they were made."""
+        new, now, then = self.new, self._order(), before.get("order") or {}
+        found = []
+        if then.get("at", now["at"]) != now["at"]:
+            found.append(
+                f"it was made with at={show(then['at'], 60)}, before event {before['at']}, and not with at={show(new.at, 60)}"
+            )
+        if then.get("replace", now["replace"]) != now["replace"]:
+            told = ", ".join(f"{key}: {text}" for key, text in before.get("instead", {}).items()) or "nothing"
+            asked = (
+                ", ".join(f"{key}: {text}" for key, text in sorted(self._told(new.replace).items())[:_MOST_TOLD])
+                or "nothing"
+            )
+            found.append(f"it replaces {told}, and not {asked}")
+        if before["effects"] != new.effects:
+            found.append(f"it was made with effects={before['effects']!r}, and not with {new.effects!r}")
+        return found
 
     # The point
 
@@ -257,8 +298,9 @@ class Fork:
             named[key] = text
             place, found = yield from _outcome(tx, base, key)
             places.append(place)
-            if any(event.kind == "approval.asked" and event.data.get("kind") in ("approve", "ask") for event in found):
-                replaced[key] = yield from self._decision(tx, key, found, text)
+            asked = next((each for each in reversed(found) if each.kind == "approval.asked"), None)
+            if asked is not None and asked.data.get("kind") in ("approve", "ask"):
+                replaced[key] = yield from self._decision(tx, key, asked, text)
             elif any(event.kind.startswith("step.") or event.kind == "child.started" for event in found):
                 replaced[key] = text
             elif (spawned := next((each for each in found if each.kind == "child.spawned"), None)) is not None:
@@ -286,46 +328,37 @@ class Fork:
         told |= {f"message:{seq}": preview(text, _TOLD) for seq, text in new.messages.items()}
         return told | ({"arguments": preview(new.input[0], _TOLD)} if new.input else {})
 
-    def _decision(self, tx: Transaction, key: str, found: Sequence[Event], text: str) -> Asking[str]:
-        """Make of what is given the decision that the agent gets, if the one who forks may make it."""
-        actor, asked = self.new.actor, next(event for event in found if event.kind == "approval.asked")
+    def _decision(self, tx: Transaction, key: str, asked: Event, text: str) -> Asking[str]:
+        """Make of what is given the decision that the agent gets, if the one who forks could have decided the question so."""
+        new, kind = self.new, asked.data["kind"]
         row = yield from tx.row("approval", approval=asked.data["approval"])
-        if row is not None:
-            question = ApprovalRow(*row)
-            check_allowed(question, actor)
-            if question.not_by is not None:
-                raise NotAllowed(
-                    f"question {question.id!r} is not for who started the run, and {actor.name!r} starts the fork: fork "
-                    f"at={key!r}, and it is asked anew"
-                )
-            if json.loads(question.needs) not in (1, {question.digest: 1}):
-                raise BadArguments(
-                    f"question {question.id!r} needs more than one person, and a fork is made by one: fork at={key!r}, and it is "
-                    "asked anew"
-                )
-        elif asked.data.get("not_by") or not may_decide(actor, asked.data["to"], ()):
-            raise NotAllowed(f"{actor.name!r} may not decide {asked.data['question']!r}: it is for {asked.data['to']}")
-        given = json.loads(text)
-        schema = (
-            None if row is None or ApprovalRow(*row).schema is None else json.loads(ApprovalRow(*row).schema or "{}")
-        )
-        decision: dict[str, Any] = {"by": actor.name, "note": "", "yes": True, "decision": "answered"}
-        if asked.data["kind"] == "ask":
-            if schema is not None:
-                value, notes = read_noting(text)
-                check_value(schema, value, f"what replaces {key!r}", notes)
-            return to_json(decision | {"value": text})
-        if isinstance(given, bool):
-            given = {"yes": given}
-        if isinstance(given, dict) and isinstance(given.get("yes"), bool) and given.keys() <= {"yes", "note", "value"}:
-            more = {"value": to_json(given["value"])} if "value" in given else {}
-            word = "approved" if given["yes"] else "denied"
-            return to_json(
-                decision | {"yes": given["yes"], "decision": word, "note": str(given.get("note", ""))} | more
+        if row is None:
+            place = (yield from _last(tx, new.run, ("run.forked",), asked.seq)) if asked.data.get("replaced") else key
+            raise BadArguments(
+                f"the question {key!r} of run {new.run!r} is not in this store, so who may decide it is not known: fork from "
+                f"before it, at={place!r}; the fork then asks, and people decide"
             )
-        raise BadArguments(
-            f"{show(given, 60)} does not decide {key!r}: give true or false, or {{'yes': true, 'value': ..., 'note': '...'}}"
-        )
+        question = ApprovalRow(*row)
+        check_allowed(question, new.actor)  # others are told nothing of what is shown
+        ballot = Ballot(new.uid, new.actor, via=new.via)
+        if kind == "approve":
+            yes, note, value = _said(key, text)
+            ballot = replace(ballot, yes=yes, note=note)
+        else:
+            value = text
+        if value is not None and (kind == "ask" or question.schema is not None):
+            schema, what = json.loads(question.schema or "{}"), f"what replaces {key!r}"
+            shown = yield from _whole(tx, question.shown)
+            value = entered(schema, value, what, shown if kind == "approve" else None)
+            same = shown is not None and digest(shown) == digest(value)
+            ballot = replace(ballot, digest=asked.data["digest"] if same else digest(value))
+        said = foreseen(tx.now, question, asked.data["digest"], replace(ballot, value=value))
+        decision = {name: said.data[name] for name in ("by", "note", "yes", "decision")}
+        if said.value is not None:
+            decision["value"] = said.value
+        # What the fork asks may be another question, to others: the engine compares.
+        whole = asked.data.get("whole_digest") or asked.data["digest"]
+        return to_json({**decision, "digest": whole, "to": asked.data["to"]})
 
     def _check(self, tx: Transaction, until: int) -> Asking[None]:
         """Refuse a point behind a request to stop: the fork would be asked to stop too."""
@@ -357,7 +390,7 @@ class Fork:
         return {
             "uid": hashlib.sha256(f"fork\0{new.uid}".encode()).hexdigest()[:32], "of": base.id, "at": until,
             "effects": new.effects, "by": new.actor.name, "was": was, "now": [new.id, None, new.id], "began": began,
-            "copies": copies, "children": stand_ins,
+            "copies": copies, "children": stand_ins, "order": self._order(),
         }  # fmt: skip
 
     def _stand_ins(
@@ -386,6 +419,24 @@ class Fork:
                 known[data["child"]] = child.id
         return known
 
+    def _carried(self, tx: Transaction, until: int, ends: Collection[str]) -> Asking[list[Signal]]:
+        """Find what the other run, itself a fork, was given in the place of arrivals, and had not come to at the point."""
+        forked = yield from tx.row("fork", run=self.new.run)
+        if forked is None or forked[1] >= until:
+            return []
+        found = yield from tx.rows("replaced_arrivals", run=self.new.run, signal_id=_PUT)
+        signals = [signal_of(row) for row in found]
+        if not signals:
+            return []
+        which = {"first": forked[1], "until": until, "kinds": to_json(["message.received", "child.ended"])}
+        came = [json.loads(data or "{}") for (data,) in (yield from tx.rows("arrivals", run=self.new.run, **which))]
+        positions, ended = {data.get("position") for data in came}, {data.get("child") for data in came} | set(ends)
+        return [
+            signal
+            for signal in signals
+            if (signal.topic not in ended if signal.kind == "child.ended" else signal.position not in positions)
+        ]
+
     def _note(self, tx: Transaction, base: RunRow, until: int, told: dict[str, str]) -> Asking[None]:
         new = self.new
         named: list[str] = []
@@ -401,6 +452,30 @@ class Fork:
         yield from audit.note(tx, new.id, by, via, "start", begun)
         noted = {"fork": new.id, "at": until, "effects": new.effects, "replace": sorted(told), "values": told}
         yield from audit.note(tx, base.id, by, via, "fork", noted)
+
+
+def _said(key: str, text: str) -> tuple[bool, str, str | None]:
+    """Read a decision as it is given: yes or no, a note, and the text of the value as it was edited."""
+    given = json.loads(text)
+    if isinstance(given, bool):
+        return given, "", None
+    if isinstance(given, dict) and isinstance(given.get("yes"), bool):
+        known = {"yes", "note", "value"} if given["yes"] else {"yes", "note"}
+        if given.keys() <= known:
+            value = to_json(given["value"]) if "value" in given else None
+            return given["yes"], checked_note(given.get("note", "")), value
+    raise BadArguments(
+        f"{show(given, 60)} does not decide {key!r}: give true or false, or {{'yes': true, 'value': ..., 'note': '...'}}, "
+        "the value with a yes alone"
+    )
+
+
+def _whole(tx: Transaction, text: str | None) -> Asking[str | None]:
+    """Read the text of a column itself, wherever it is kept."""
+    if text is None or not text.startswith('{"$blob":'):
+        return text
+    content: bytes = (yield from tx.row("blob", digest=text[10:74]))[0]
+    return content.decode()
 
 
 def _row_of(base: RunRow, new: NewFork) -> NewRun:
@@ -589,11 +664,9 @@ def _outcome(tx: Transaction, run: RunRow, key: str) -> Asking[tuple[int, list[E
     own = [event for event in events if event.key == key]
     closed = next((event.seq for event in own if event.kind in CLOSING), None)
     if closed is None:
-        awaited = {event.data[name] for event in own for name in ("child", "approval") if name in event.data}
+        awaited = {event.data[name] for event in own for name in _AWAITED if name in event.data}
         arrived = (event for event in events if event.key is None)
-        closed = next(
-            (each.seq for each in arrived if {each.data.get("child"), each.data.get("approval")} & awaited), None
-        )
+        closed = next((each.seq for each in arrived if {each.data.get(name) for name in _AWAITED} & awaited), None)
     return (yield from _end_of(tx, run, whole=True)) if closed is None else closed, own
 
 

@@ -59,7 +59,7 @@ class Inbox(Feature):
 
     async def last_messages(self, run: str, limit: int) -> list[Signal]:
         """Read the last messages that were sent to a run, the newest first."""
-        return [_signal(row) for row in await self._glance(rows, "last_messages", run=run, limit=limit)]
+        return [signal_of(row) for row in await self._glance(rows, "last_messages", run=run, limit=limit)]
 
     async def count_messages(self, run: str) -> int:
         """Count the messages that were ever sent to a run."""
@@ -77,10 +77,11 @@ class Inbox(Feature):
 def inbox(run: str, after: int, limit: int) -> Asking[list[Signal]]:
     """Read what came to a run."""
     found = yield from rows("inbox", run=run, position=after, limit=limit)
-    return [_signal(row) for row in found]
+    return [signal_of(row) for row in found]
 
 
-def _signal(row: Any) -> Signal:
+def signal_of(row: Any) -> Signal:
+    """Read a row of the inbox."""
     position, kind, topic, value, data, sent_at = row
     return Signal(position, kind, topic, value, json.loads(data) if data else {}, sent_at)
 

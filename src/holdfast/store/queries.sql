@@ -917,10 +917,12 @@ SELECT events.key FROM {shared} AND seq < :until AND events.key IS NOT NULL AND 
 -- Where a call stands in the history of a run: its own events, and arrivals that may end it.
 SELECT seq, kind, key, data FROM events
 WHERE run_id = :run AND dropped IS NULL
-  AND (key = :key OR kind IN ('approval.decided', 'approval.expired', 'child.ended'))
+  AND (key = :key OR kind IN ('approval.decided', 'approval.expired', 'child.ended', 'conversation.entered',
+                              'conversation.refused'))
 UNION ALL
 SELECT seq, kind, events.key, data FROM {shared}
-  AND (events.key = :key OR kind IN ('approval.decided', 'approval.expired', 'child.ended'))
+  AND (events.key = :key OR kind IN ('approval.decided', 'approval.expired', 'child.ended', 'conversation.entered',
+                                     'conversation.refused'))
 ORDER BY 1
 
 -- name: keys_like
@@ -929,6 +931,16 @@ SELECT DISTINCT key FROM events WHERE run_id = :run AND dropped IS NULL AND inst
 UNION
 SELECT DISTINCT events.key FROM {shared} AND instr(events.key, :key) > 0
 ORDER BY 1 LIMIT :limit
+
+-- name: replaced_arrivals
+-- What a fork was given in the place of messages and of ends of children, by how the ids of these begin.
+SELECT position, kind, topic, value, data, sent_at FROM signals
+WHERE run_id = :run AND substr(signal_id, 1, length(:signal_id)) = :signal_id ORDER BY position
+
+-- name: arrivals
+-- What events of these kinds say that are a run's own, between two places.
+SELECT data FROM events
+WHERE run_id = :run AND dropped IS NULL AND seq >= :first AND seq < :until AND kind IN (SELECT value FROM json_each(:kinds))
 
 -- name: event_at
 -- One event of a run's history.

@@ -15,7 +15,9 @@ from typing import Any, Final
 from holdfast.words.model import KINDS, OUTCOMES
 
 _ATTEMPTS: Final = frozenset({"step.started", "step.retrying", "step.held", "step.progress"})
-_ENDS_OF_QUESTIONS: Final = frozenset({"approval.decided", "approval.expired", "conversation.refused"})
+_ENDS_OF_QUESTIONS: Final = frozenset(
+    {"approval.decided", "approval.expired", "conversation.entered", "conversation.refused"}
+)
 _QUESTIONS: Final = frozenset(
     {"approval.asked", "approval.reminded", "approval.withdrawn", "conversation.asked", "conversation.withdrawn"}
 )

@@ -20,6 +20,7 @@ from uuid import UUID
 from holdfast.errors import BadArguments, NotStorable
 from holdfast.values import tagged
 from holdfast.values.codec import UNTYPED, arguments_text, shape_of
+from holdfast.values.sameness import difference
 from holdfast.values.tagged import Note, Notes
 from holdfast.values.text import ATOMS, cut, key_text, near, segment, short, show, spell, type_name
 
@@ -139,6 +140,40 @@ def check_whole(schema: dict[str, Any], value: Any, what: str, shown: Any = _NON
         raise BadArguments(f"{what} leaves out {names}. The form does not tell what {is_} then; give {it} too")
     now = " and ".join(_told(each) for _, each in seen)
     raise BadArguments(f"{what} leaves out {names}. What is approved is whole; give {it} too (now {is_} {now})")
+
+
+def entered(schema: dict[str, Any], text: str, what: str, shown: str | None = None) -> str:
+    """The text of what a person has entered: checked, and whole, with what was left out at its default of today.
+
+    An edit leaves out nothing of what is `shown`: in the place of that nobody expects a default.
+    """
+    given, notes = tagged.read_noting(text)
+    before = _NONE
+    if shown is not None:
+        before, notes_before = tagged.read_noting(shown)
+        notes |= _untouched(given, before, notes_before)
+    check_value(schema, given, what, notes)
+    check_whole(schema, given, what, before)
+    whole, notes = filled(schema, given, what, notes)
+    return tagged.write(whole, notes=notes)
+
+
+def _untouched(given: Any, shown: Any, notes: Notes) -> Notes:
+    """Keep the notes of fields that are as they were shown: that nobody has set them, that they are defaults."""
+    found: Notes = {}
+    pairs = [(given, shown)] if notes else []
+    while pairs:
+        now, before = pairs.pop()
+        if type(now) is dict and type(before) is dict:
+            note = notes.get(id(before), Note(before))
+            same = [name for name in now if name in before and difference(now[name], before[name]) is None]
+            unset, declared = ([name for name in names if name in same] for names in (note.unset, note.default))
+            if unset or declared:
+                found[id(now)] = Note(now, unset, default=declared)
+            pairs += [(item, before[name]) for name, item in now.items() if name in before]
+        elif type(now) is list and type(before) is list:
+            pairs += zip(now, before, strict=False)
+    return found
 
 
 def _told(value: Any) -> str:
