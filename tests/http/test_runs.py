@@ -176,7 +176,7 @@ async def test_a_run_is_forked(site):
     refused = await site.post("/api/runs/first/fork", {"at": "nothing"}, 422)
     assert "made no such call" in refused["error"]["message"]
     await site.post("/api/runs/nobody/fork", {}, 404)
-    other = await site.post("/api/runs/first/fork", {**document, "at": 0, "effects": "new"}, 409)
+    other = await site.post("/api/runs/first/fork", {**document, "effects": "ask"}, 409)
     assert other["error"]["code"] == "run_exists"
     for bad in ({"at": True}, {"at": "\ud800"}, {"at": "\0"}, {"replace": {"\ud800": 1}}, {"replace": {"a\0": 1}}):
         await site.post("/api/runs/first/fork", bad, 422)
