@@ -109,6 +109,25 @@ def test_a_step_that_was_done_before_is_decided(url):
     assert asyncio.run(served(url, "g")) == ["a! whole"]
 
 
+def test_a_step_that_was_not_done_again_is_told_with_what_helps(url):
+    BROKEN[0] = False
+    asyncio.run(retried(url))
+    told(url, "fork", "r", "--at", "mend", "--id", "g", "--effects", "refuse", "--by", "ana")
+    asyncio.run(fails(url, "g"))
+    shown = told(url, "show", "g")
+    assert "InDoubt: it was done by run 'r'" in " ".join(shown.split())
+    assert "raised here" not in shown  # nothing was
+    (line,) = [line for line in shown.splitlines() if "holdfast retry g" in line]
+    assert "--at 'mend#0' --effects new" in line
+    told(url, "retry", "g", "--at", "mend#0", "--effects", "new", "--by", "ana")
+    assert asyncio.run(served(url, "g")) == ["a! whole"]
+
+
+async def fails(url, run):
+    async with holdfast.open(url, agents=[forked]) as hf:
+        await hf.get(run).wait("failed")
+
+
 async def retried(url):
     async with holdfast.open(url, agents=[forked]) as hf:
         await hf.get("r").retry()

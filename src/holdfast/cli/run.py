@@ -247,7 +247,7 @@ def _say_failure(request: Request, row: RunRow, failure: Failure) -> None:
     if failure.path:
         block(console(stderr=True), "\n".join(failure.path), "dim")
     say(f"Failed: run {row.id}: {failure.error}", "bold red")
-    again = command("retry", row.id, db=request.url), request.again(row.id)
+    again = command("retry", row.id, *failure.again, db=request.url), request.again(row.id)
     say(failure.advice, "", *again)
 
 

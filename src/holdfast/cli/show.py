@@ -261,7 +261,7 @@ async def _ending(hf: Client, found: Account, failure: Failure | None, width: in
     if failure is not None:
         made = [Text(f"{MARGIN}{line}", "dim") for line in failure.path]
         made += wrapped(failure.error, width, "bold red")
-        then = (failure.advice, command("retry", row.id, db=url))
+        then = (failure.advice, command("retry", row.id, *failure.again, db=url))
         return [*made, *_advice(*_in_a_store(url, "Import it, and retry it there:", then)), Text()]
     if row.status == "paused":
         made = _block("paused", "bold yellow", row.reason or "no reason was given", width, _RESULT_LINES)

@@ -14,6 +14,7 @@ from typing import Any, Final
 from holdfast.client.client import Client
 from holdfast.values.failures import own_frames
 from holdfast.words.events import error_line
+from holdfast.words.forks import was_refused
 from holdfast.words.model import Event, RunRow
 
 _DEPTH: Final = 20  # runs below each other that are followed
@@ -29,10 +30,18 @@ class Failure:
     path: list[str]
     steps: frozenset[tuple[str, str]]  # (run, key)
     runs: frozenset[str]
+    place: str = ""  # the call or the event that brought the run down
+
+    @property
+    def again(self) -> tuple[str, ...]:
+        """Options of the retry that helps."""
+        return ("--at", self.place, "--effects", "new") if self.place and was_refused(self.error) else ()
 
     @property
     def advice(self) -> str:
         """Advice for before a retry."""
+        if self.again:
+            return "Do it again, and what follows, with new idempotency keys (--effects ask: a person decides):"
         if self.error.startswith("BudgetExceeded"):
             return "Go on from the failure, with --budget usd=5 for example if it may spend more in all:"
         return "Mend the cause, then go on from the failure:"
@@ -49,7 +58,7 @@ async def failure_of(hf: Client, row: RunRow) -> Failure:
     path: list[str] = []
     steps: set[tuple[str, str]] = set()
     error: dict[str, Any] = json.loads(row.error or "{}")
-    run = row.id
+    run, place = row.id, _place(error)
     runs = {run}
     for _ in range(_DEPTH):
         path += own_frames(str(error.get("traceback", ""))).rstrip().splitlines()
@@ -63,7 +72,14 @@ async def failure_of(hf: Client, row: RunRow) -> Failure:
         path = [*_without(path, error), said]
         error = deeper
     told = error_line(error)
-    return Failure(_message(error), _once(_without(path, error), told), frozenset(steps), frozenset(runs))
+    return Failure(_message(error), _once(_without(path, error), told), frozenset(steps), frozenset(runs), place)
+
+
+def _place(error: dict[str, Any]) -> str:
+    """Name the call that an error came from; by its event if it waited for a child, which may have been spawned by another."""
+    for source in error.get("from", ()):
+        return str(source["seq"] if source.get("child") else source["key"])
+    return ""
 
 
 async def _below(
@@ -83,7 +99,8 @@ async def _below(
             if event.kind == "step.failed" and event.data.get("error", {}).get("traceback"):
                 many = event.data.get("attempts", 1)
                 tries = f"after {many} attempts" if many > 1 else "at its only attempt"
-                said = f"Step {event.data.get('name')!r} failed {tries}. It was raised here:"
+                raised = " It was raised here:" if "  File " in event.data["error"]["traceback"] else ""
+                said = f"Step {event.data.get('name')!r} failed {tries}.{raised}"
                 return said, run, event.data["error"] | {"from": []}
     return None
 

@@ -1,4 +1,4 @@
-"""Forks whose replaced values do not fit: the sentence that stops one, and what those who advise read in it."""
+"""Forks that cannot go on: the sentences that stop one, and what those who advise read in them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 _AGAIN: Final = re.compile(r"Fork '([^']+)' again with a value for '([^']+)' that fits")
+_REFUSED: Final = re.compile(r"InDoubt: it was (?:done|begun) (?:by run '|before the retry )")
 
 
 def fork_again(of: str, key: str) -> str:
@@ -24,3 +25,15 @@ def advised(reason: str | None) -> tuple[str, str] | None:
     """
     found = _AGAIN.search(reason or "")
     return None if found is None else (found[1], found[2])
+
+
+def was_refused(error: str) -> bool:
+    """Tell whether an error says that a step was not done again, because it was done before the run went back.
+
+    Example:
+        ```python
+        assert was_refused("InDoubt: it was done by run 'r' at 2026-01-01 10:00:00 UTC (event 3)")
+        assert not was_refused("InDoubt: the worker died")
+        ```
+    """
+    return _REFUSED.search(error) is not None
