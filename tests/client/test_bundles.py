@@ -890,6 +890,26 @@ async def test_a_copy_asks_anew_before_it_does_again_what_the_original_did(files
             await look.deny(question.id, by=Actor("ana", via="cli:ana"))
 
 
+@pytest.mark.parametrize("way", ["moved", "copied"])
+async def test_a_fork_that_no_worker_has_begun_is_carried(files, way):
+    async with files.open("source") as hf:
+        run = await waiting(hf, all_there_is, "otters", id="o")
+        await run.send("go", "home")
+        await run.result(timeout=30)
+        at = _last_receive(await _events(run))
+    async with holdfast.open(files.source) as hf:  # nobody works
+        fork = await hf.get("o").fork(id="r", at=at)
+        await fork.pause()
+        await (files.move(fork) if way == "moved" else fork.export(files.file, keys=files.keys))
+    async with files.open("destination") as hf:
+        fork = hf.get((await hf.import_run(files.file, keys=files.keys)).run)
+        if way == "moved":  # a copy goes on by itself
+            await fork.resume()
+        await fork.send("go", "again")
+        await hf.answer(await fork.wait_for_question(timeout=30), "run", by="ana")
+        assert (await fork.result(timeout=30))[0] == "again"
+
+
 async def test_a_fork_is_moved_with_what_it_knows_of_its_original(road):
     """A step that the original did behind the point asks first, in the other store too."""
     async with road.open("source") as hf:

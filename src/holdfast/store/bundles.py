@@ -625,9 +625,12 @@ def _check_order(run: RunRow, history: list[tuple[int, list[Any]]]) -> None:
     for place, row in history:
         if row[1] != expected:
             raise _refuse("events", place, f"it is number {row[1]} of run {run.id!r}, and {expected} comes next")
-        if not epoch <= row[8] <= run.lease_epoch:
+        forked = (
+            row[2] == "run.forked"
+        )  # it has the epoch of the first claim to come; until then the store writes with the last
+        if not epoch <= row[8] <= run.lease_epoch + forked:
             raise _refuse("events", place, "it was written before the one before it, or after the last")
-        expected, epoch = row[1] + 1, row[8]
+        expected, epoch = row[1] + 1, epoch if forked else row[8]
     if expected != run.next_seq:
         raise BadBundle(f"run {run.id!r} has {run.next_seq} events, and {expected} are in the bundle")
 
