@@ -18,6 +18,7 @@ from holdfast.words.spent import Spent
 Fits = Callable[[Any], bool]
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 _HUGE: Final = 1e300
+_LATEST_MS: Final = 253_402_300_799_999  # of the last year that a date has
 
 
 def _text(value: Any) -> bool:
@@ -39,6 +40,10 @@ def _count(value: Any) -> bool:
 
 def _whole(value: Any) -> bool:
     return is_whole(value, -MOST)
+
+
+def _moment(value: Any) -> bool:
+    return is_whole(value, 0) and value <= _LATEST_MS
 
 
 def _micros(value: Any) -> bool:
@@ -104,9 +109,9 @@ _SAID: Final[dict[str, Fits]] = {**_QUESTION, "key": _name, "by": _text, "note":
 _TALK: Final[dict[str, Fits]] = {"conversation": _id}
 _ASKED_TALK: Final[dict[str, Fits]] = {**_TALK, "request": _name}
 _BY: Final[dict[str, Fits]] = {"by": _text, "reason": _text}
-_STOP: Final[dict[str, Fits]] = {**_BY, "until": _whole}
+_STOP: Final[dict[str, Fits]] = {**_BY, "until": _moment}
 _HOW_FAR: Final[dict[str, Fits]] = {**_CALL, "done": _number, "total": _maybe(_number), "text": _text}
-_ENDED: Final[dict[str, Fits]] = {**_CALL, "attempts": _count, "began": _whole}
+_ENDED: Final[dict[str, Fits]] = {**_CALL, "attempts": _count, "began": _moment}
 _FORKED: Final[dict[str, Fits]] = {
     "uid": _name, "of": _name, "at": _count, "effects": _text, "by": _text, "was": _NAMES, "now": _NAMES, "began": _count,
     "copies": _list_of(_row(_name, _count)),
@@ -146,7 +151,7 @@ ALSO: Final[dict[str, Fits]] = {
     "key": _maybe(_name), "request": _name, "error": _maybe(_object), "status": _text, "position": _count, "held_by": _name,
     "spent": _SPENT, "left": _rest, "inputs": _object, "attempt": _count,
     "attempts": _count, "failures": _count, "wait_ms": _count, "probes": _count, "undone": _count, "place": _micros,
-    "rate": _maybe(_text), "began": _whole, "ms": _maybe(_whole), "until": _maybe(_whole), "at": _whole, "cut": _maybe(_whole),
+    "rate": _maybe(_text), "began": _moment, "ms": _maybe(_whole), "until": _maybe(_moment), "at": _moment, "cut": _maybe(_whole),
     "depth": _count, "partial": _dict_of(_row(_count, _count, _count, _maybe(_text))), "by": _text, "note": _text,
     "votes": _list_of(_VOTE), "children": _dict_of(_name), "stand_ins": _dict_of(_name), "plan": _ITEMS, "choices": _object,
     "means": _rest, "reason": _maybe(_text), "effects": _text, "instead": _dict_of(_text), **_TIMES,

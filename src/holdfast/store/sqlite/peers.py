@@ -23,6 +23,7 @@ import contextlib
 import os
 import socket
 import stat
+import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -51,6 +52,7 @@ class Peers:
     def __init__(self, path: str, worker: str) -> None:
         self.path, self.folder, self.worker = Path(path), Path(path + "-workers"), worker
         self._lock: int | None = None
+        self._locking = threading.Lock()  # several claims may be the first
         self._socket: socket.socket | None = None
         self._folder_fd: int | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -62,6 +64,10 @@ class Peers:
 
     def lock(self) -> bool:
         """Hold our lock. Must come before the first lease is committed; False where there is no flock."""
+        with self._locking:
+            return self._held_lock()
+
+    def _held_lock(self) -> bool:
         if fcntl is None or self._lock is not None:
             return self._lock is not None
         draft = f".{self.worker}.new"
