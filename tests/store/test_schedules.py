@@ -74,6 +74,24 @@ async def test_what_was_missed_is_caught_up(place: Place) -> None:
         assert not [run for run in await store.begin_due() if run.startswith("all")]
 
 
+async def test_a_time_that_jitter_puts_off_is_not_missed(place: Place) -> None:
+    """An hour of jitter: the run begins up to an hour after its time, also where what was missed is not caught up."""
+    clock = clock_at()
+    async with place.open(clock) as store:
+        names = [f"{way}-{number}" for way in ("last", "none") for number in range(5)]
+        for name in names:
+            await store.make_schedule(declared(name, every="2h", jitter="1h", catch_up=name.partition("-")[0]), **HAND)
+        for name in names:
+            row = await store.schedule(name)
+            assert row.since is not None and row.due_at is not None
+            assert row.since <= row.due_at <= row.since + 3_600_000
+        end = clock.time // 7_200_000 * 7_200_000 + 3 * 3_600_000
+        while (due := await store.next_schedule()) is not None and due <= end:
+            clock.time = due
+            assert len(await store.begin_due()) == 1
+        assert {(row.begun, row.missed) for row in await store.schedules()} == {(1, 0)}
+
+
 async def test_runs_that_overlap(place: Place) -> None:
     clock = clock_at()
     async with place.open(clock) as store:

@@ -154,9 +154,12 @@ def _existing(tx: Transaction, name: str) -> Asking[ScheduleRow]:
 def _declare(tx: Transaction, declared: Sequence[Declared]) -> Asking[None]:
     for found in (yield from tx.rows("ahead_schedules", before=tx.now + _AHEAD_MS, limit=_AT_ONCE)):
         row = ScheduleRow(*found)
-        since = None if row.since is None else next_time(loaded(row.times), tx.now)
-        yield from tx.rows("set_schedule", name=row.name, state=row.state, since=since, digest=row.digest,
-                           due_at=None if row.due_at is None else since)  # fmt: skip
+        schedule = loaded(row.times)
+        since = None if row.since is None else next_time(schedule, tx.now)
+        due_at = None if row.due_at is None or since is None else delayed(schedule, row.name, since)
+        yield from tx.rows(
+            "set_schedule", name=row.name, state=row.state, since=since, due_at=due_at, digest=row.digest
+        )
     yield from tx.rows("undeclare_schedules")
     for each in sorted(declared, key=lambda each: each.name):
         row = yield from tx.row("lock_schedule", name=each.name)
@@ -271,7 +274,8 @@ def _begin(tx: Transaction, row: ScheduleRow) -> Asking[list[str]]:
     schedule, begun = loaded(row.times), list[str]()
     if row.since is None or row.due_at is None:
         return begun
-    todo = due(schedule, row.since, tx.now, _AT_ONCE)
+    jitter_ms = delayed(schedule, row.name, row.since) - row.since  # which makes no time a missed one
+    todo = due(schedule, row.since, tx.now - jitter_ms, _AT_ONCE)
     last_at, last_run, since, missed = row.last_at, row.last_run, todo.next, todo.missed
     again = 0
     for at in todo.begin:
