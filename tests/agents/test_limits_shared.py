@@ -7,6 +7,7 @@ import contextlib
 import random
 import time
 from collections import Counter
+from contextvars import ContextVar
 from itertools import pairwise
 
 import pytest
@@ -261,30 +262,52 @@ async def test_a_pause_counts_for_agents_of_the_same_rate(url):
     assert returned
 
 
+class Asked:
+    """What the store is asked before a body begins, written down: the task that asks is the one that begins the body."""
+
+    def __init__(self):
+        self.last, self.turn = (
+            ContextVar("last"),
+            ContextVar("turn"),
+        )  # when asked last; the turn that was got, and when
+        self.pauses = []  # in the store from, until
+
+    def listen(self, store):
+        take_turn, closed, pause_rate = store.take_turn, store.closed, store.pause_rate
+
+        async def hear_turn(*args):
+            self.last.set(time.time() * 1000)
+            got = await take_turn(*args)
+            self.turn.set((got.at, time.time() * 1000))
+            return got
+
+        async def hear_closed(key, turn=None, every_ms=0):
+            self.last.set(time.time() * 1000)
+            if turn is not None:
+                self.turn.set((turn.at, 0))
+            return await closed(key, turn, every_ms)
+
+        async def hear_pause(*args):
+            until = await pause_rate(*args)
+            self.pauses.append((time.time() * 1000, until))
+            return until
+
+        store.take_turn, store.closed, store.pause_rate = hear_turn, hear_closed, hear_pause
+
+
 @pytest.mark.slow
 async def test_at_random_nobody_begins_in_a_pause(url):
-    """Sixty calls in two workers, one in four refused for a random while: no body begins once a pause is written.
+    """Sixty calls in two workers, one in four refused for a random while: who asks once a pause is written begins after it.
 
-    A turn that was given just before may still be on its way: as long as the slowest answer of the store took, there and back.
+    And who waited for its turn asks again when it has come.
     """
-    chance, began, refused = random.Random(5), [], []  # refused: when, and for how long, by the number in the message
-    slowest = 0.0
-
-    async def look(hf) -> None:
-        nonlocal slowest
-        while True:
-            asked = time.monotonic()
-            await hf.store.paused_rates()
-            await asyncio.sleep(0.001)
-            slowest = max(slowest, time.monotonic() - asked)
+    chance, asked, began = random.Random(5), Asked(), []
 
     @holdfast.step(retry=Retry(20, first=0.01), rate=Rate("200/s", name="provider"))
     async def call(number: int) -> int:
-        began.append(time.time() * 1000)
+        began.append((time.time() * 1000, asked.last.get(), *asked.turn.get()))
         if chance.random() < 0.25:
-            after_ms = chance.choice([50, 150, 400])
-            refused.append((time.time() * 1000, after_ms))
-            raise Refused(429, after_ms / 1000, len(refused) - 1)
+            raise Refused(429, chance.choice([0.05, 0.15, 0.4]))
         return number
 
     @holdfast.agent
@@ -295,18 +318,16 @@ async def test_at_random_nobody_begins_in_a_pause(url):
         hf = await stack.enter_async_context(holdfast.open(url))
         runs = [await hf.start(calls, first) for first in range(0, 60, 10)]
         for _ in range(2):
-            await stack.enter_async_context(holdfast.open(url, agents=[calls], settings=Settings(park_grace_s=0.01)))
-        looking = asyncio.create_task(look(hf))
+            worker = holdfast.open(url, agents=[calls], settings=Settings(park_grace_s=0.01))
+            asked.listen((await stack.enter_async_context(worker)).store)
         results = [await hf.get(run.id).result() for run in runs]
-        looking.cancel()
         assert sorted(number for numbers in results for number in numbers) == list(range(60))
-        events = [event async for event in hf.events(kinds=["step.retrying"], follow=False)]
-    assert len(events) == len(refused) > 5
-    on_the_way_ms = 50 + 2000 * slowest
-    for event in events:
-        written = event.at.timestamp() * 1000
-        at, after_ms = refused[int(event.data["error"]["message"].split()[-1])]
-        assert [each for each in began if written + on_the_way_ms < each < at + after_ms - CLOCKS_MS] == []
+    assert len(asked.pauses) > 5
+    for written, until in asked.pauses:
+        assert [each for each in began if each[1] > written and each[0] < until - CLOCKS_MS] == []
+    late = [(last, at) for _, last, at, got in began if at > got + CLOCKS_MS]
+    assert len(late) > 5
+    assert [each for each in late if each[0] < each[1] - CLOCKS_MS] == []
 
 
 async def test_tokens_that_were_spent_put_off_later_turns(url):
