@@ -203,7 +203,8 @@ class TestClient(Client):
         """Let the worker look at what is due after a jump."""
         if self._worker is not None:
             self._worker.scheduler.wake()
-            self._worker.schedules.wake()
+            for each in self._worker.rounds:
+                each.wake()
 
     # Time jumps when every run waits and the test waits for a run
 
@@ -244,7 +245,7 @@ class TestClient(Client):
         worker = self._worker
         if worker is None or not self._up.is_set() or worker.loading:
             return False
-        if not worker.scheduler.asleep or not worker.schedules.asleep:
+        if not worker.scheduler.asleep or not all(each.asleep for each in worker.rounds):
             return False
         leaves_first = self._settings.park_grace_s <= 0
         return all(

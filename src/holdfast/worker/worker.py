@@ -33,6 +33,7 @@ from holdfast.worker import drain, suspects
 from holdfast.worker.agents import Served
 from holdfast.worker.leases import Leases
 from holdfast.worker.measures import Measures
+from holdfast.worker.rounds import Round
 from holdfast.worker.scheduler import Scheduler
 from holdfast.worker.schedules import Schedules, declared_by
 from holdfast.worker.settings import Settings
@@ -70,8 +71,9 @@ class Worker:
         self._graces: dict[str, float] = {}
         self._served = Served(specs)
         self.scheduler = Scheduler(store, self._served, self.settings, self.attempts, self.loading)
-        self.schedules = Schedules(store, self.measures)
-        self.schedules.declare(self._served.newest)
+        self.rounds: tuple[Round, ...] = (Schedules(store, self.measures),)
+        for each in self.rounds:
+            each.serve(self._served)
         store.code_version, store.queues = self.settings.version, self.settings.queues
         self._stopping = False
 
@@ -80,7 +82,8 @@ class Worker:
     async def start(self) -> None:
         """Take over what dead workers left, then work."""
         self.store.on_change(self.scheduler.changed)
-        self.store.on_change(self.schedules.changed)
+        for each in self.rounds:
+            self.store.on_change(each.changed)
         self.store.observe(self.measures.commit)
         await self._served.publish(self.store)
         if await self.store.held():
@@ -90,7 +93,7 @@ class Worker:
             )  # fmt: skip
         self.measures.recovered += await self.store.recover()
         self._leases.start()
-        for work in (self._work(), self.schedules.keep(), self._recover(), self._erase()):
+        for work in (self._work(), *(each.keep() for each in self.rounds), self._recover(), self._erase()):
             self._tasks.append(asyncio.create_task(work))
 
     async def stop(self, grace_s: float | None = None) -> None:
@@ -102,7 +105,7 @@ class Worker:
             return
         self._stopping = True
         grace_s = self.settings.stop_grace_s if grace_s is None else grace_s
-        for task in self._tasks[:2]:
+        for task in self._tasks[: 1 + len(self.rounds)]:
             task.cancel()  # claim and begin no more; leases are kept until the last run is given back
         await drain.release_all(self.attempts.values(), grace_s)
         await self._put_down()
@@ -279,7 +282,8 @@ class Worker:
         for spec in specs:
             self._served.replace(spec)
         await self._served.publish(self.store)
-        self.schedules.declare(self._served.newest)
+        for each in self.rounds:
+            each.serve(self._served)
         self.scheduler.wake()
 
     @property
