@@ -2,60 +2,79 @@
 
 HTTP on both stores (a real server, a worker beside it), values and their texts, URLs of stores, durations and the like,
 published schemas, whole inputs, and bundles of runs. `make nightly` hunts for half an hour. What is found is printed with the seed
-and the smallest input that shows it; the same seed makes the same cases.
+and the smallest input that shows it; the same seed makes the same cases. `--only bundles --case "(0, True, [('number', 7)])"` tries
+one again that was printed, `--only bundles --seed 11 --case 96265` one by its number.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
+import functools
 import multiprocessing
 import secrets
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
 
 from click import echo
-from tests.security.fuzzers.hunting import Report, hunt
+from tests.security.fuzzers.hunting import Report, Target, dice_of, hunt, tried
 
 
-def _codec(seconds: float, seed: int) -> Report:
+def _codec(seed: int) -> Target:
     from tests.security.fuzzers.codec import Codec
 
-    return hunt(Codec(seed), seconds, seed)
+    return Codec(seed)
 
 
-def _schemas(seconds: float, seed: int) -> Report:
+def _schemas(seed: int) -> Target:
     from tests.security.fuzzers.schemas import Schemas
 
-    return hunt(Schemas(seed), seconds, seed)
+    return Schemas(seed)
 
 
-def _urls(seconds: float, seed: int) -> Report:
+def _urls(seed: int) -> Target:
     from tests.security.fuzzers.texts import Urls
 
-    return hunt(Urls(), seconds, seed)
+    return Urls()
 
 
-def _durations(seconds: float, seed: int) -> Report:
+def _durations(seed: int) -> Target:
     from tests.security.fuzzers.texts import Durations
 
-    return hunt(Durations(), seconds, seed)
+    return Durations()
 
 
-def _parts(seconds: float, seed: int) -> Report:
+def _parts(seed: int) -> Target:
     from tests.security.fuzzers.parts import Parts
 
-    return hunt(Parts(), seconds, seed)
+    return Parts()
 
 
-def _bundles(seconds: float, seed: int) -> Report:
+def _bundles(seed: int) -> Target:
     from tests.security.fuzzers.bundles import Bundles
 
-    target = Bundles()
-    try:
+    return Bundles()
+
+
+ALONE: dict[str, Callable[[int], Target]] = {
+    "codec": _codec, "urls": _urls, "durations": _durations, "schemas": _schemas, "bundles": _bundles, "parts": _parts,
+}  # fmt: skip
+
+
+def _hunted(name: str, seconds: float, seed: int) -> Report:
+    with _made(name, seed) as target:
         return hunt(target, seconds, seed)
+
+
+@contextlib.contextmanager
+def _made(name: str, seed: int) -> Iterator[Target]:
+    target = ALONE[name](seed)
+    try:
+        yield target
     finally:
-        target.close()
+        getattr(target, "close", lambda: None)()
 
 
 def _http_sqlite(seconds: float, seed: int) -> Report:
@@ -72,9 +91,23 @@ def _http_postgres(seconds: float, seed: int) -> Report:
 
 TARGETS: dict[str, Callable[[float, int], Report]] = {
     "http-sqlite": _http_sqlite, "http-postgres": _http_postgres,
-    "codec": _codec, "urls": _urls, "durations": _durations, "schemas": _schemas, "bundles": _bundles,
-    "parts": _parts,
+    **{name: functools.partial(_hunted, name) for name in ALONE},
 }  # fmt: skip
+
+
+def again(name: str, text: str, seed: int) -> bool:
+    """Try one case again, given by its number or as it was printed, and say what became of it; was all well?"""
+    with _made(name, seed) as target:
+        told = ast.literal_eval(text)
+        case = target.make(dice_of(seed, name, told)) if isinstance(told, int) else told
+        error, spent = tried(target, case)
+        echo(f"{name}: {case!r}")
+        echo(
+            f"{', '.join(target.seen)} in {spent:.3f} s"
+            if error is None
+            else "".join(traceback.format_exception(error))
+        )
+        return error is None
 
 
 def _alone(name: str, seconds: float, seed: int) -> None:
@@ -90,8 +123,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="for each target")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6))
     parser.add_argument("--only", default=",".join(TARGETS), help="some of them, by their names")
+    parser.add_argument("--case", help="one case alone, by its number or as it was printed; with --only and --seed")
     given = parser.parse_args()
     echo(f"seed {given.seed}")
+    if given.case is not None:
+        if given.only not in ALONE:
+            parser.error(f"--case: say with --only which of {', '.join(ALONE)} it is a case of")
+        sys.exit(not again(given.only, given.case, given.seed))
     broken = []
     for name in given.only.split(","):
         process = multiprocessing.get_context("spawn").Process(target=_alone, args=(name, given.seconds, given.seed))

@@ -170,6 +170,16 @@ async def test_a_run_whose_code_cannot_go_on_ends_if_it_was_asked_to_stop(place:
         assert [event.kind for event in await store.journal("a")] == ["run.cancelled"]
 
 
+async def test_a_reason_that_repeats_what_no_database_takes_is_kept_without_it(place: Place) -> None:
+    """Otherwise the run could not be left, and would stay with its owner for ever."""
+    async with place.open() as store:
+        row = await owned(store, "a")
+        await store.append(write(row, transition=Transition("paused", reason="not \ud800 but \0")))
+        await store.refuse(await owned(store, "b"), "not \0 but \ud800")
+        for run in ("a", "b"):
+            assert (await store.run(run)).reason == "not \ufffd but \ufffd"
+
+
 async def test_nothing_begins_again_below_a_cancelled_run(place: Place) -> None:
     """A failed run cannot be retried when any run above it was cancelled."""
     async with place.open() as store:

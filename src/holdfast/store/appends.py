@@ -27,6 +27,7 @@ from holdfast.store.runs import NewRun, insert_run
 from holdfast.store.streams import Piece, chunk_row
 from holdfast.store.work import Asking, Conflict, Count, Many, Transaction, data_to_json, to_json
 from holdfast.words.model import FINISHED, OUTCOMES, TRANSITIONS, Event, RunRow
+from holdfast.words.people import writable
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _LEFT: Final = frozenset(TRANSITIONS["running"])
@@ -238,8 +239,9 @@ def _leave(
         awaits = _awaited(transition.awaits) if status == "waiting" else None
         waits_for = transition.waits_for if status == "waiting" else None
         finished_at = tx.now if status in FINISHED else None
+        reason = transition.reason and writable(transition.reason)  # it may repeat what others wrote
         lists.append([
-            *fence[:6], status, due_at, waits_for, awaits, transition.result, transition.error, transition.reason,
+            *fence[:6], status, due_at, waits_for, awaits, transition.result, transition.error, reason,
             finished_at, *fence[6:], transition.inbox_seen,
         ])  # fmt: skip
         stopped = finished_at is not None or status == "paused"

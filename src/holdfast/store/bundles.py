@@ -54,7 +54,7 @@ from holdfast.store.parts import keep_parts
 from holdfast.store.runs import existing
 from holdfast.store.streams import Piece
 from holdfast.store.work import ALL, Asking, Count, Feature, Transaction, rows, to_json
-from holdfast.values.bundle import Manifest
+from holdfast.values.bundle import Manifest, is_modest
 from holdfast.values.parts import digest_of
 from holdfast.values.text import is_whole
 from holdfast.words.facts import misfit, signal_misfit
@@ -86,6 +86,8 @@ class Unchanged(HoldfastError):
 
 Fits = Callable[[Any], bool]
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+_SPILLED: Final = '{"$blob":'
+_REFERENCE: Final = re.compile(r'\{"\$blob":"[0-9a-f]{64}"\}')
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _PART: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 _BASE: Final = re.compile(r"#?[\w.:@#-]{1,300}", re.ASCII)
@@ -134,6 +136,16 @@ def _json(value: Any) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
+
+
+def _inline(value: Any) -> bool:
+    """A value that is never kept elsewhere, however large."""
+    return _json(value) and not value.startswith(_SPILLED)
+
+
+def _value(value: Any) -> bool:
+    """A value as a column keeps it: its text, or the name of the large value that it is."""
+    return _inline(value) or (type(value) is str and _REFERENCE.fullmatch(value) is not None)
 
 
 def _dict(value: Any) -> bool:
@@ -198,11 +210,11 @@ def _one_of(*known: str) -> Fits:
 
 
 _RUN_COLUMNS: Final[dict[str, Fits]] = {
-    "id": _run, "uid": _uid, "agent": _name, "status": _one_of(*_COPYABLE), "input": _json, "version": _maybe(_name),
+    "id": _run, "uid": _uid, "agent": _name, "status": _one_of(*_COPYABLE), "input": _value, "version": _maybe(_name),
     "queue": _name, "due_at": _maybe(_count), "lease_epoch": _count, "next_seq": _count, "checkpoint_seq": _maybe(_count),
     "inbox_count": _count, "inbox_seen": _count, "awaits": _maybe(_names),
     "waits_for": _maybe(_one_of(*get_args(WaitsFor))), "crash_count": _count,
-    "parent_id": _maybe(_run), "parent_key": _maybe(_name), "root_id": _run, "labels": _labels, "result": _maybe(_json),
+    "parent_id": _maybe(_run), "parent_key": _maybe(_name), "root_id": _run, "labels": _labels, "result": _maybe(_value),
     "error": _maybe(_dict), "reason": _maybe(_text), "steps": _count, "created_at": _count, "started_at": _maybe(_count),
     "finished_at": _maybe(_count), "updated_at": _count, "priority": lambda value: is_whole(value, 0, 9),
     "limit_key": _maybe(_name), "limit_n": _maybe(_count), "rate_key": _maybe(_name), "rate_n": _maybe(_count),
@@ -210,10 +222,10 @@ _RUN_COLUMNS: Final[dict[str, Fits]] = {
 }  # fmt: skip
 _APPROVAL_COLUMNS: Final[dict[str, Fits]] = {
     "id": _run, "run_id": _run, "root_id": _run, "path": _names, "key": _name, "kind": _one_of("approve", "ask", "in_doubt"),
-    "question": _text, "shown": _maybe(_json), "digest": _text, "schema": _maybe(_dict), "recipients": _names, "needs": _needs,
-    "votes": _votes, "delegations": _delegations, "expires_at": _maybe(_count), "fallback": _maybe(_json),
+    "question": _text, "shown": _maybe(_value), "digest": _text, "schema": _maybe(_dict), "recipients": _names, "needs": _needs,
+    "votes": _votes, "delegations": _delegations, "expires_at": _maybe(_count), "fallback": _maybe(_inline),
     "remind_ms": _maybe(_count), "status": _one_of("open", "decided", "expired", "withdrawn"), "asked_at": _count,
-    "data": _maybe(_json), "decided_at": _maybe(_count), "decided_by": _maybe(_text),
+    "data": _maybe(_value), "decided_at": _maybe(_count), "decided_by": _maybe(_text),
     "decision": _maybe(_one_of("approved", "denied", "answered")), "note": _maybe(_text), "not_by": _maybe(_names),
 }  # fmt: skip
 
@@ -221,11 +233,11 @@ _APPROVAL_COLUMNS: Final[dict[str, Fits]] = {
 SECTIONS: Final[dict[str, dict[str, Fits]]] = {
     "runs": _RUN_COLUMNS,
     "events": {
-        "run": _run, "seq": _count, "kind": _one_of(*KINDS), "key": _maybe(_name), "data": _maybe(_dict), "value": _maybe(_json),
+        "run": _run, "seq": _count, "kind": _one_of(*KINDS), "key": _maybe(_name), "data": _maybe(_dict), "value": _maybe(_value),
         "blob": _maybe(_digest), "at": _count, "epoch": _count, "dropped": _maybe(_count),
     },
     "signals": {
-        "run": _run, "position": _count, "signal_id": _name, "kind": _one_of(*_SIGNALS), "topic": _text, "value": _maybe(_json),
+        "run": _run, "position": _count, "signal_id": _name, "kind": _one_of(*_SIGNALS), "topic": _text, "value": _maybe(_value),
         "data": _maybe(_dict), "sent_at": _count,
     },
     "approvals": _APPROVAL_COLUMNS,
@@ -238,7 +250,7 @@ SECTIONS: Final[dict[str, dict[str, Fits]]] = {
         "id": _run, "length": _count, "created_at": _count, "updated_at": _count, "run": _maybe(_run), "request": _maybe(_name),
     },
     "waiting": {"conversation": _run, "run": _run, "request": _name, "key": _maybe(_name)},
-    "messages": {"conversation": _run, "position": _count, "value": _json, "run": _run, "at": _count},
+    "messages": {"conversation": _run, "position": _count, "value": _value, "run": _run, "at": _count},
     "chunks": {
         "run": _run, "stream": _name, "position": _count, "kind": _one_of("data", "restart", "break", "end"), "data": _bytes,
         "key": _name, "attempt": _count, "began": _count, "reason": _maybe(_text), "epoch": _count, "at": _count,
@@ -252,9 +264,9 @@ SECTIONS: Final[dict[str, dict[str, Fits]]] = {
     },
     "bases": {
         "base": _base, "seq": _count, "kind": _one_of(*KINDS), "key": _maybe(_name), "data": _maybe(_dict),
-        "value": _maybe(_json), "blob": _maybe(_digest), "at": _count, "epoch": _count, "dropped": _maybe(_count),
+        "value": _maybe(_value), "blob": _maybe(_digest), "at": _count, "epoch": _count, "dropped": _maybe(_count),
     },
-    "archived": {"base": _base, "input": _json, "data": _dict},
+    "archived": {"base": _base, "input": _value, "data": _dict},
     "agents": {"name": _name, "version": _maybe(_name), "schema": _dict},
     "blobs": {"digest": _digest, "size": _count},
 }  # fmt: skip
@@ -722,6 +734,14 @@ def _check_parts(found: Belongings) -> None:
         raise BadBundle("a part of an input that it names is missing, or one is in it that no run uses")
 
 
+def _is_text_of_value(content: bytes) -> bool:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return False
+    return not is_modest(content) or _json(text)
+
+
 def _check_blobs(found: Belongings, content: bytes) -> None:
     _check_unique(found, "blobs", "digest")
     start = 0
@@ -730,6 +750,8 @@ def _check_blobs(found: Belongings, content: bytes) -> None:
         start += size
         if len(value) != size or hashlib.sha256(value).hexdigest() != digest:
             raise _refuse("blobs", place, "the large value is not the one that it names")
+        if not _is_text_of_value(value):
+            raise _refuse("blobs", place, "the large value is no JSON")
         found.blobs[digest] = value
     if start != len(content):
         raise BadBundle("more large values are in it than it lists")

@@ -16,6 +16,7 @@ from holdfast.store.families import end_if_asked
 from holdfast.store.limits import freed
 from holdfast.store.work import Asking, Feature, Transaction, listed, rows, to_json
 from holdfast.words.model import Published, RunRow
+from holdfast.words.people import writable
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ def _refuse(tx: Transaction, run: RunRow, worker: str, reason: str, able: Collec
     left = [each for each in able if each not in refused]
     gone = yield from tx.rows(
         "refuse", run=run.id, epoch=run.lease_epoch, status="waiting" if left else "paused",
-        due_at=tx.now if left else None, waits_for="worker" if left else None, reason=reason,
+        due_at=tx.now if left else None, waits_for="worker" if left else None, reason=writable(reason),
         refused=to_json(sorted(refused)) if left else None,
     )  # fmt: skip
     tx.changed(run.id, News.DUE if left else News.STOPPED)

@@ -491,12 +491,19 @@ def _check_rows(content: bytes, name: str) -> None:
         ends = content.find(b"\n", begins) + 1 or len(content)
         if ends - begins > _MOST_ROW:
             raise BadBundle(f"a row of {name!r} has more than {size(_MOST_ROW)}")
-        if ends - begins > _MOST_OPENED:
-            # Those inside strings are counted too, because most of them are JSON, which is read later.
-            opened = content.count(b"[", begins, ends) + content.count(b"{", begins, ends)
-            if opened > _MOST_OPENED:
-                raise BadBundle(f"a row of {name!r} has more than {_MOST_OPENED:,} lists and objects in it")
+        if not is_modest(content, begins, ends):
+            raise BadBundle(f"a row of {name!r} has more than {_MOST_OPENED:,} lists and objects in it")
         begins = ends
+
+
+def is_modest(content: bytes, begins: int = 0, ends: int | None = None) -> bool:
+    """Does JSON take no more room than rows may, when it is read?"""
+    ends = len(content) if ends is None else ends
+    # Those inside strings are counted too, because most of them are JSON, which is read later.
+    return ends - begins <= _MOST_OPENED or (
+        ends - begins <= _MOST_ROW
+        and content.count(b"[", begins, ends) + content.count(b"{", begins, ends) <= _MOST_OPENED
+    )
 
 
 def read_decisions(file: BinaryIO, head: Head) -> list[Decision]:

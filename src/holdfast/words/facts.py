@@ -21,12 +21,13 @@ _HUGE: Final = 1e300
 _LATEST_MS: Final = 253_402_300_799_999  # of the last year that a date has
 
 
-def _text(value: Any) -> bool:
+def _said(value: Any) -> bool:
+    """Text of an agent, which stands in the data of an event and nowhere else: any characters."""
     return type(value) is str
 
 
-def _name(value: Any) -> bool:
-    """Text that a store can be asked for."""
+def _text(value: Any) -> bool:
+    """Text that every database keeps in a column: the reason of a pause repeats the names of calls, who asked, and why."""
     return type(value) is str and _UNSTORABLE.search(value) is None
 
 
@@ -98,26 +99,26 @@ def _rest(value: Any) -> bool:
     return type(value) is dict and all(_flag(each) if name == "soft" else _number(each) for name, each in value.items())
 
 
-_ITEMS: Final = _list_of(_row(_text, _flag))
-_NAMES: Final = _row(_name, _maybe(_name), _name)  # of a run, the one that started it, and the one above all
+_ITEMS: Final = _list_of(_row(_said, _flag))
+_NAMES: Final = _row(_text, _maybe(_text), _text)  # of a run, the one that started it, and the one above all
 _VOTE: Final = _with({"by": _text, "yes": _flag, "note": _text, "at": _count, "digest": _text})
 _CALL: Final[dict[str, Fits]] = {"name": _text, "digest": _text, "input": _text, "asked": _count}
 _QUESTION: Final[dict[str, Fits]] = {"approval": _id, "question": _text}
 _ASKED: Final[dict[str, Fits]] = {**_QUESTION, "kind": _text, "to": _list_of(_text)}
 _TIMES: Final[dict[str, Fits]] = {"expires_ms": _maybe(_whole), "remind_ms": _maybe(lambda value: is_whole(value, 1))}
-_SAID: Final[dict[str, Fits]] = {**_QUESTION, "key": _name, "by": _text, "note": _text}
+_SAID: Final[dict[str, Fits]] = {**_QUESTION, "key": _text, "by": _text, "note": _text}
 _TALK: Final[dict[str, Fits]] = {"conversation": _id}
-_ASKED_TALK: Final[dict[str, Fits]] = {**_TALK, "request": _name}
+_ASKED_TALK: Final[dict[str, Fits]] = {**_TALK, "request": _text}
 _BY: Final[dict[str, Fits]] = {"by": _text, "reason": _text}
 _STOP: Final[dict[str, Fits]] = {**_BY, "until": _moment}
-_HOW_FAR: Final[dict[str, Fits]] = {**_CALL, "done": _number, "total": _maybe(_number), "text": _text}
+_HOW_FAR: Final[dict[str, Fits]] = {**_CALL, "done": _number, "total": _maybe(_number), "text": _said}
 _ENDED: Final[dict[str, Fits]] = {**_CALL, "attempts": _count, "began": _moment}
 _FORKED: Final[dict[str, Fits]] = {
-    "uid": _name, "of": _name, "at": _count, "effects": _text, "by": _text, "was": _NAMES, "now": _NAMES, "began": _count,
-    "copies": _list_of(_row(_name, _count)),
+    "uid": _text, "of": _text, "at": _count, "effects": _text, "by": _text, "was": _NAMES, "now": _NAMES, "began": _count,
+    "copies": _list_of(_row(_text, _count)),
 }  # fmt: skip
 _SPENT: Final = _with({}, {field.name: _number if field.name == "usd" else _whole for field in fields(Spent)})
-_UNREAD: Final = _row(_count, _with({"topic": _name}), _text, _count)
+_UNREAD: Final = _row(_count, _with({"topic": _text}), _text, _count)
 
 # Kind -> what each event of it says. A kind that is missing says nothing that is relied on.
 NEEDED: Final[dict[str, dict[str, Fits]]] = {
@@ -126,34 +127,34 @@ NEEDED: Final[dict[str, dict[str, Fits]]] = {
     "step.started": {**_CALL, "attempt": _count}, "step.held": {**_CALL, "at": _whole}, "step.progress": _HOW_FAR,
     "step.retrying": {**_CALL, "attempt": _count, "failures": _count, "wait_ms": _count, "error": _object},
     "step.completed": _ENDED, "step.failed": {**_ENDED, "error": _object}, "step.cancelled": _CALL,
-    "timer.set": _CALL, "timer.fired": _CALL, "tick": {"asked": _count}, "message.received": {"topic": _name},
+    "timer.set": _CALL, "timer.fired": _CALL, "tick": {"asked": _count}, "message.received": {"topic": _text},
     "child.started": {**_CALL, "child": _id}, "child.spawned": {**_CALL, "child": _id},
     "child.ended": {"child": _id, "status": _one_of(*FINISHED), "error": _maybe(_object)},
     "approval.asked": _ASKED, "approval.reminded": {**_ASKED, "nth": _count},
     "approval.delegated": {**_SAID, "to": _text},
     "approval.voted": {**_SAID, "yes": _flag, "digest": _text, "needs": _maybe(_count)},
     "approval.decided": {**_SAID, "yes": _flag, "decision": _text, "votes": _list_of(_VOTE)},
-    "approval.expired": {**_QUESTION, "key": _name}, "approval.withdrawn": {"approval": _id},
+    "approval.expired": {**_QUESTION, "key": _text}, "approval.withdrawn": {"approval": _id},
     "budget.low": {"left": _rest},
     "conversation.asked": _ASKED_TALK, "conversation.entered": {**_ASKED_TALK, "length": _count},
-    "conversation.refused": {**_ASKED_TALK, "key": _maybe(_name), "by": _name, "has": _maybe(_name)},
+    "conversation.refused": {**_ASKED_TALK, "key": _maybe(_text), "by": _text, "has": _maybe(_text)},
     "conversation.withdrawn": _ASKED_TALK,
     "conversation.read": {**_CALL, **_TALK, "first": _count, "end": _count, "hash": _text},
     "conversation.added": {**_CALL, **_TALK, "first": _count, "end": _count}, "conversation.left": {**_CALL, **_TALK},
-    "patched": {"patch": _name}, "note": {**_CALL, "text": _text}, "progress": _HOW_FAR, "plan": {**_CALL, "items": _ITEMS},
+    "patched": {"patch": _text}, "note": {**_CALL, "text": _said}, "progress": _HOW_FAR, "plan": {**_CALL, "items": _ITEMS},
     "checkpoint": {"era": _count, "delivered": _count, "unread": _list_of(_UNREAD), "patches": _dict_of(_flag)},
-    "stream.opened": _CALL, "stream.closed": _CALL, "stream.read": _CALL, "foreign": {"task": _text, "line": _text},
+    "stream.opened": _CALL, "stream.closed": _CALL, "stream.read": _CALL, "foreign": {"task": _said, "line": _said},
 }  # fmt: skip
 
 # Facts that an event of any kind may have, and that mean the same in each; a kind in `NEEDED` may have its own by the name.
 ALSO: Final[dict[str, Fits]] = {
     **_CALL, "whole_digest": _text, "lean_digest": _text, "worker": _text, "child": _id, "approval": _id, "conversation": _id,
-    "key": _maybe(_name), "request": _name, "error": _maybe(_object), "status": _text, "position": _count, "held_by": _name,
+    "key": _maybe(_text), "request": _text, "error": _maybe(_object), "status": _text, "position": _count, "held_by": _text,
     "spent": _SPENT, "left": _rest, "inputs": _object, "attempt": _count,
     "attempts": _count, "failures": _count, "wait_ms": _count, "probes": _count, "undone": _count, "place": _micros,
     "rate": _maybe(_text), "began": _moment, "ms": _maybe(_whole), "until": _maybe(_moment), "at": _moment, "cut": _maybe(_whole),
     "depth": _count, "partial": _dict_of(_row(_count, _count, _count, _maybe(_text))), "by": _text, "note": _text,
-    "votes": _list_of(_VOTE), "children": _dict_of(_name), "stand_ins": _dict_of(_name), "plan": _ITEMS, "choices": _object,
+    "votes": _list_of(_VOTE), "children": _dict_of(_text), "stand_ins": _dict_of(_text), "plan": _ITEMS, "choices": _object,
     "means": _rest, "reason": _maybe(_text), "effects": _text, "instead": _dict_of(_text), **_TIMES,
     "cancelling": _with({**_STOP, "unwinding": _flag}),
     "former": _with({}, {
@@ -179,7 +180,7 @@ def misfit(kind: str, data: dict[str, Any]) -> str | None:
     if kind == "stream.opened" and "held_by" not in data:
         needed = needed | {"position": _count}
     if kind == "checkpoint" and "former" in data:
-        needed = needed | {"stand_ins": _dict_of(_name)}
+        needed = needed | {"stand_ins": _dict_of(_text)}
     return _misfit(data, needed, ALSO)
 
 

@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import hashlib
 import io
+import itertools
 import json
 import logging
 import random
@@ -28,6 +29,7 @@ from typing import Any
 
 import apsw
 from tests.client.bundle_agents import AGENTS, all_there_is, house, house_of_cards
+from tests.security.fuzzers.hunting import SHOWN
 from tests.security.fuzzers.texts import refused
 
 import holdfast
@@ -63,6 +65,68 @@ class _Handler(logging.Handler):
             self._kept.append(self.format(record) + "".join(traceback.format_exception(*record.exc_info)))
 
 
+@contextlib.contextmanager
+def unlogged() -> Iterator[list[str]]:
+    """Collect errors of the engine that a log would have; nothing is printed."""
+    logged: list[str] = []
+    handler = _Handler(logged)
+    log = logging.getLogger("holdfast")
+    before, log.propagate = log.propagate, False
+    log.addHandler(handler)
+    try:
+        yield logged
+    finally:
+        log.removeHandler(handler)
+        log.propagate = before
+
+
+async def looked_at(taken: Opened, agents: list[Any]) -> None:
+    """Do with a bundle what people do who have no store: read it, and hold code against it."""
+    found = taken.found
+    summary(found, 0, taken.head.manifest.kind)
+    for run in found.runs:
+        for event in found.events(run.id):
+            told(event)
+    for replay in await _replayed(found, specs_of(agents)):
+        broken = _BROKEN.search(replay.reason or "")
+        assert broken is None or broken[1] in OURS, replay.reason
+
+
+async def borne(taken: Opened, content: bytes, folder: Path, keys: holdfast.Keys, agents: list[Any]) -> str:
+    """Look at a bundle, and let a worker of the store in a folder go on with it. Returns how the run rests."""
+    await looked_at(taken, agents)
+    file = folder / "x.bundle"
+    file.write_bytes(content)
+    async with holdfast.open(f"sqlite:{folder}/b.db?durability=process", agents=agents, settings=QUICK) as hf:
+        try:
+            taken_in = hf.get((await hf.import_run(file, keys=keys)).run)
+        except HoldfastError:
+            return "refused"
+        async with asyncio.timeout(10):
+            rests = await taken_in.wait("waiting", "paused", "completed", "failed", "cancelled")
+        broken = _BROKEN.search(rests.reason or "")
+        assert broken is None or broken[1] in OURS, rests.reason
+        [step async for step in taken_in.steps()]
+        await taken_in.snapshot()
+        return rests.status
+
+
+def changes(before: bytes, after: bytes) -> list[str]:
+    """Say in which rows two bundles differ, as far as both can be read."""
+    try:
+        first, second = (Apart.of(content).rows for content in (before, after))
+    except BadBundle as error:
+        return [f"it cannot be taken apart: {error}"]
+    return [
+        f"{section} {place} {column}: {str(old)[:SHOWN]} -> {str(new)[:SHOWN]}"
+        for section in SECTIONS
+        for place, rows in enumerate(itertools.zip_longest(first[section], second[section], fillvalue=()))
+        if rows[0] != rows[1]
+        for column, old, new in itertools.zip_longest(SECTIONS[section], *rows)
+        if old != new
+    ]
+
+
 @functools.cache
 def bomb() -> bytes:
     return zlib.compress(bytes(64 << 20), 9)
@@ -79,7 +143,6 @@ class Bundles:
         self.keys = holdfast.Keys(Path(self._folder.name) / "keys")
         self.signer = self.keys.new("ana")
         self.stranger = holdfast.Keys(Path(self._folder.name) / "others").new("eve")
-        self.specs = specs_of(AGENTS)
         self.bases = asyncio.run(self._bases(Path(self._folder.name)))
         for base in self.bases:
             for whole in (base, self._said(base, [])):
@@ -129,53 +192,28 @@ class Bundles:
         if content in (None, base, self._said(base, [])):
             self.seen["nothing to harm"] += 1
             return
+        try:
+            self._judge(content, signed, harms)
+        except Exception as error:
+            if signed:
+                error.add_note("\n".join(changes(base, content)))
+            raise
+
+    def _judge(self, content: bytes, signed: bool, harms: list[tuple[str, int]]) -> None:
         taken, said = refused(read_from, io.BytesIO(content), self.keys, by=(BadBundle,))
         if taken is not None and signed and all(name in OTHER for name, _ in harms):
-            with self._unlogged() as logged:
-                asyncio.run(self._bear(taken, content))
-            assert not logged, logged[0]
+            self.bear(taken, content)
             self.seen["signed anew, taken and borne"] += 1
             return
         assert said, f"taken: {harms}"
         self.seen["signed anew, refused" if signed else "refused"] += 1
 
-    async def _bear(self, taken: Opened, content: bytes) -> None:
+    def bear(self, taken: Opened, content: bytes) -> None:
         """Look at it, replay it, and let a worker go on with it: whatever it says, the run comes to rest."""
-        found = taken.found
-        summary(found, 0, taken.head.manifest.kind)
-        for run in found.runs:
-            for event in found.events(run.id):
-                told(event)
-        for replay in await _replayed(found, self.specs):
-            broken = _BROKEN.search(replay.reason or "")
-            assert broken is None or broken[1] in OURS, replay.reason
-        with tempfile.TemporaryDirectory(dir=self._folder.name) as folder:
-            url, file = f"sqlite:{folder}/b.db?durability=process", Path(folder) / "x.bundle"
+        with unlogged() as logged, tempfile.TemporaryDirectory(dir=self._folder.name) as folder:
             (Path(folder) / "b.db").write_bytes(self.empty)
-            file.write_bytes(content)
-            async with holdfast.open(url, agents=AGENTS, settings=QUICK) as hf:
-                try:
-                    run = hf.get((await hf.import_run(file, keys=self.keys)).run)
-                except HoldfastError:
-                    return
-                async with asyncio.timeout(10):
-                    await run.wait("waiting", "paused", "completed", "failed", "cancelled")
-                [step async for step in run.steps()]
-                await run.snapshot()
-
-    @contextlib.contextmanager
-    def _unlogged(self) -> Iterator[list[str]]:
-        """Collect errors of the engine that a log would have; nothing is printed."""
-        logged: list[str] = []
-        handler = _Handler(logged)
-        log = logging.getLogger("holdfast")
-        before, log.propagate = log.propagate, False
-        log.addHandler(handler)
-        try:
-            yield logged
-        finally:
-            log.removeHandler(handler)
-            log.propagate = before
+            asyncio.run(borne(taken, content, Path(folder), self.keys, AGENTS))
+        assert not logged, logged[0]
 
     def _done(self, base: bytes, harms: list[tuple[str, int]]) -> bytes | None:
         for name, number in harms:
@@ -184,15 +222,7 @@ class Bundles:
 
     def _said(self, base: bytes, harms: list[tuple[str, int]]) -> bytes | None:
         """Take the bundle apart, harm it, and sign it as if nothing had happened."""
-        file = io.BytesIO(base)
-        head = files.read_head(file)
-        sections = {each.name: files.read_section(file, head, each, None) for each in head.manifest.sections}
-        rows = {
-            each.name: files.read_rows(sections[each.name], each)
-            for each in head.manifest.sections
-            if each.name != CONTENT
-        }
-        made = Apart(head.manifest, head.summary, rows, sections[CONTENT])
+        made = Apart.of(base)
         for name, number in harms:
             if not SAID[name](made, random.Random(number)):
                 return None
@@ -211,6 +241,19 @@ class Apart:
     stored: dict[str, bytes] = dataclasses.field(default_factory=dict)  # in place of what is compressed
     tail: bytes = b""
     version: bytes = b"holdfast-bundle 1\n"
+
+    @classmethod
+    def of(cls, content: bytes) -> Apart:
+        """Take it apart."""
+        file = io.BytesIO(content)
+        head = files.read_head(file)
+        sections = {each.name: files.read_section(file, head, each, None) for each in head.manifest.sections}
+        rows = {
+            each.name: files.read_rows(sections[each.name], each)
+            for each in head.manifest.sections
+            if each.name != CONTENT
+        }
+        return cls(head.manifest, head.summary, rows, sections[CONTENT])
 
     def together(self, signer: holdfast.Key) -> bytes:
         packer = files.Rows()
@@ -353,8 +396,24 @@ def _number(made: Apart, dice: random.Random) -> bool:
     choices = [("events", 1), ("events", 8), ("signals", 1), ("messages", 1)]
     choices += [("runs", list(SECTIONS["runs"]).index(name)) for name in ("next_seq", "inbox_count")]
     section, column = dice.choice([(name, at) for name, at in choices if made.rows[name]])
-    made.rows[section][dice.randrange(len(made.rows[section]))][column] += dice.choice([1, 2, 1000, 2**40])
-    return section != "events" or column != 8 or True
+    row, more = dice.choice(made.rows[section]), dice.choice([1, 2, 1000, 2**40])
+    row[column] += more
+    return (section, column) != ("events", 8) or row[column] > _last_epoch(made, row)
+
+
+def _last_epoch(made: Apart, row: list[Any]) -> int:
+    """The last claim under which an event can have been written: that of the event behind it, or of its run.
+
+    Up to that a later epoch contradicts nothing. The last event of a claim may as well have been the first of the next, and nobody
+    could tell who was not there: its signer says so. (`reference` makes such histories, and a worker must bear them.)
+    """
+    columns, rows = list(SECTIONS["runs"]), made.rows["events"]
+    at = next(n for n, each in enumerate(rows) if each is row)
+    run = next(each for each in made.rows["runs"] if each[0] == row[0])
+    behind = [each for each in rows[at + 1 :] if each[0] == row[0] and each[2] != "run.forked"]
+    if row[2] == "run.forked":  # has the epoch of the claim that comes first, whatever the store writes before that
+        return run[columns.index("lease_epoch")] + 1
+    return behind[0][8] if behind else run[columns.index("lease_epoch")]
 
 
 def _kind(made: Apart, dice: random.Random) -> bool:
@@ -534,12 +593,12 @@ ODD = (
 )  # fmt: skip
 
 
-def _places(value: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def places(value: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The ways to everything inside a value."""
     found = [way] if way else []
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, item in items:
-        found += _places(item, (*way, name))
+        found += places(item, (*way, name))
     return found
 
 
@@ -559,7 +618,7 @@ def _inside(made: Apart, dice: random.Random) -> bool:
 
 
 def _changed(value: Any, made: Apart, dice: random.Random) -> Any:
-    ways = _places(value)
+    ways = places(value)
     if not ways:
         return copy.deepcopy(dice.choice(ODD))
     *before, last = dice.choice(ways)
@@ -584,17 +643,41 @@ def _names(made: Apart) -> list[Any]:
     """What else the bundle names: calls, runs, questions, numbers of events."""
     events = made.rows["events"]
     return [
-        *{row[3] for row in events if row[3] is not None}, *(row[0] for row in made.rows["runs"]), len(events),
+        *sorted({row[3] for row in events if row[3] is not None}), *(row[0] for row in made.rows["runs"]), len(events),
         *(row[0] for row in made.rows["approvals"]), *(row[2] for row in made.rows["signals"]), *range(0, len(events), 5),
     ]  # fmt: skip
 
 
 def _reference(made: Apart, dice: random.Random) -> bool:
-    """The key, the kind or the large value of an event is that of another, or none."""
+    """The key, the kind, the epoch or the large value of an event is that of another, or none."""
     section = dice.choice([name for name in ("events", "bases") if made.rows[name]])
     row, other = (dice.choice(made.rows[section]) for _ in range(2))
-    column = dice.choice([2, 3, 4, 5, 6])
-    row[column] = dice.choice([other[column], other[column], None if column != 2 else "note"])
+    column = dice.choice([2, 3, 4, 5, 6, 8])
+    none = {2: "note", 8: row[8] + 1}
+    row[column] = dice.choice([other[column], other[column], none.get(column)])
+    return True
+
+
+def _large(made: Apart, dice: random.Random) -> bool:
+    """A large value that is another one, under its right name."""
+    if not made.rows["blobs"]:
+        return False
+    at = dice.randrange(len(made.rows["blobs"]))
+    digest, size = made.rows["blobs"][at]
+    start = sum(row[1] for row in made.rows["blobs"][:at])
+    new = dice.choice([
+        b"", b"{", b"\xff" * 9, '"é"'.encode("utf-16"), b'"\xc3\xa9"', b"null", b"1" * 5_000, b"[" * 240 + b"]" * 240,
+        b"[" * 50_000 + b"]" * 50_000, b'{"$blob":"' + digest.encode() + b'"}', b'{"$of":5}', b'"\\ud800"', b"NaN",
+        _flip(made.content[start : start + size], dice),
+    ])  # fmt: skip
+    name = hashlib.sha256(new).hexdigest()
+    made.content = made.content[:start] + new + made.content[start + size :]
+    made.rows["blobs"][at] = [name, len(new)]
+    for section in SECTIONS:
+        made.rows[section] = [
+            [each.replace(digest, name) if isinstance(each, str) else each for each in row]
+            for row in made.rows[section]
+        ]
     return True
 
 
@@ -634,6 +717,8 @@ SAID: dict[str, Callable[[Apart, random.Random], bool]] = {
     "bomb": _bomb, "not compressed": _not_compressed, "tail": _tail, "deep": _deep, "summary": _summary,
 }  # fmt: skip
 # Harm that may make another bundle, which its signer means: if it is taken, a worker must be able to bear it.
-OTHER: dict[str, Callable[[Apart, random.Random], bool]] = {"inside": _inside, "reference": _reference}
+OTHER: dict[str, Callable[[Apart, random.Random], bool]] = {
+    "inside": _inside, "reference": _reference, "large": _large,
+}  # fmt: skip
 SAID |= OTHER
 FACTS = sorted({*ALSO, *(name for facts in NEEDED.values() for name in facts)})
