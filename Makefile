@@ -75,8 +75,10 @@ lint: $(VENV)/.dev  ## ruff: rules and format
 	@$(VENV)/bin/ruff check --quiet
 	$(VENV)/bin/ruff format --check --quiet || { echo "Not formatted; run: make format" >&2; exit 1; }
 
-types: $(VENV)/.dev  ## mypy on the package, pyright on what users write
+types: $(VENV)/.dev  ## mypy on the package, mypy and pyright on what users write
 	@$(VENV)/bin/mypy --no-error-summary
+	MYPYPATH=src:. $(VENV)/bin/mypy --no-error-summary --config-file= --strict --explicit-package-bases --python-version=3.11 \
+	    --follow-imports=silent --cache-dir=/dev/null $$(ls tests/typing/*.py | grep -v -e test_types -e stub)
 	$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
 
 format: $(VENV)/.dev  ## format the code

@@ -45,9 +45,15 @@ def pytest_pyfunc_call(pyfuncitem):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Leave to `make nightly` the cases that `by_day` does not name: `@pytest.mark.by_day("sqlite-*")`."""
+    """Leave to `make nightly` the cases that `by_day` does not name: `@pytest.mark.by_day("sqlite-*")`.
+
+    And of a module with `POSTGRES_BY_DAY` the scenes on PostgreSQL that this does not name: above the store all is the same.
+    """
     unused = {}
     for item in items:
+        scenes = getattr(item.module, "POSTGRES_BY_DAY", None)
+        if scenes is not None and "postgres" in item.name and item.originalname not in scenes:
+            item.add_marker(pytest.mark.nightly)
         if "postgres" in item.nodeid or not {"postgres_server", "own_server"}.isdisjoint(item.fixturenames):
             item.add_marker(pytest.mark.postgres)
         for mark in item.iter_markers("by_day"):
@@ -56,6 +62,8 @@ def pytest_collection_modifyitems(config, items):
                 item.add_marker(pytest.mark.nightly)
             name = item.nodeid.partition("[")[0]
             unused[name] = unused.get(name, set(mark.args)) - set(named)
+    for module in {item.module for item in items if hasattr(item.module, "POSTGRES_BY_DAY")}:
+        unused[module.__name__] = module.POSTGRES_BY_DAY - set(vars(module))
     wrong = [f"{name} has no case {pattern!r}" for name, patterns in unused.items() for pattern in patterns]
     if wrong and not any("::" in argument for argument in config.args):
         raise pytest.UsageError("by_day names what is not there: " + "; ".join(wrong))

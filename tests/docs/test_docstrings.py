@@ -48,7 +48,7 @@ DULL = re.compile(r"(The same|That of|It |What |Who |How )")
 
 def documented():
     """Every public name and method that a user may call, with its docstring."""
-    for name, member in members():
+    for name, member in members(fields=False):
         function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
         if inspect.isroutine(function) or inspect.isclass(function) or hasattr(function, "_fixture_function"):
             yield name, inspect.getdoc(getattr(function, "_fixture_function", function)) or ""

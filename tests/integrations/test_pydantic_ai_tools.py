@@ -8,11 +8,9 @@ from typing import Annotated
 
 import pydantic_ai
 import pytest
-from fastmcp.client.transports import StdioTransport
 from pydantic import AfterValidator, BaseModel, Field
 from pydantic_ai import ModelRetry, RunContext
 from pydantic_ai.exceptions import ApprovalRequired
-from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import ExternalToolset
 from tests.integrations.durable_agent import durable, everywhere, keys, running
@@ -381,6 +379,9 @@ def test_a_tool_may_ask_the_model_to_try_again():
 def test_calls_of_an_mcp_server_are_steps(tmp_path):
     """The tools of a server, its instructions and each call are recorded: a resumed run asks it nothing again."""
     log = tmp_path / "asked.txt"
+    from fastmcp.client.transports import StdioTransport  # whoever collects the tests need not wait for it
+    from pydantic_ai.mcp import MCPToolset
+
     transport = StdioTransport(sys.executable, [str(Path(__file__).with_name("mcp_server.py")), str(log)])
     wanted = calls(("book", {"title": "a"}), ("book", {"title": "b"}))
     script = Script(

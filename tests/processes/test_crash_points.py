@@ -98,7 +98,7 @@ CASES += [(name, IN_MEMORY_S) for name in ("sleep", "child", "messages", "timeou
 
 
 @pytest.mark.by_day("child-parked", "doubt_ask-parked", "messages-parked", "parallel-parked")
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("agent", "grace_s"), CASES, ids=[f"{name}-{'kept' if s else 'parked'}" for name, s in CASES])
 def test_killed_at_every_commit(forks, tmp_path, agent, grace_s, request):
     """Killed before or after any commit, a run ends like an undisturbed one and repeats no recorded step."""
@@ -114,7 +114,7 @@ def test_killed_at_every_commit_on_postgres(forks, tmp_path, agent, postgres_url
 
 
 @pytest.mark.by_day("doubt_*", "parallel")
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("agent", [agent.name for agent in scenes.ALL])
 def test_killed_in_every_body(forks, tmp_path, agent, request):
     """Killed in a body before or after its effect, a run ends like an undisturbed one by the step's own policy."""

@@ -432,7 +432,8 @@ async def test_what_cannot_be_rehearsed_is_said():
     assert "size" in found.stopped
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.timeout(300)
 def test_the_page_shows_what_the_commands_print():
     page = PAGE.read_text("utf-8")
     assert facts(in_page(page, made())) == facts(page), "python -m tests.rehearsal.examples writes it"

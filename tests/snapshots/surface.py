@@ -50,15 +50,16 @@ def exported() -> Iterator[tuple[str, Any]]:
                 yield f"holdfast{suffix}.{name}", getattr(module, name)
 
 
-def members() -> Iterator[tuple[str, Any]]:
-    """Public names, and the public members of those that are classes; a member without a value is None."""
+def members(*, fields: bool = True) -> Iterator[tuple[str, Any]]:
+    """Public names, and the public members of those that are classes; with `fields`, those too that have no value: None."""
     for name, value in exported():
         yield name, value
         if not inspect.isclass(value):
             continue
         ours = [base for base in value.__mro__ if base.__module__.partition(".")[0] == "holdfast"]
         found = {each: member for base in reversed(ours) for each, member in vars(base).items()}
-        found |= dict.fromkeys(attribute for base in ours for attribute in assigned(base) if attribute not in found)
+        if fields:
+            found |= dict.fromkeys(attribute for base in ours for attribute in assigned(base) if attribute not in found)
         for each, member in found.items():
             if each == "__init__" or not each.startswith("_"):
                 yield f"{name}.{each}", member

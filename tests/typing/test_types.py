@@ -35,6 +35,7 @@ def test_the_stub_of_the_sync_client_is_that_of_the_async_one() -> None:
     assert stub.STUB.read_text("utf-8") == stub.stub()
 
 
+@pytest.mark.nightly  # by day `make types` does the same
 @pytest.mark.timeout(300)
 def test_mypy_sees_the_types() -> None:
     """Strict, with every expected error in its place and none besides; without our own settings, as users have it."""
@@ -50,7 +51,7 @@ def test_mypy_sees_the_types() -> None:
     assert not _checked([sys.executable, "-m", "mypy", *options, *FILES], MYPYPATH=PATHS)
 
 
-@pytest.mark.nightly  # by day `make types` does the same
+@pytest.mark.nightly  # as above
 @pytest.mark.timeout(300)
 def test_pyright_sees_the_types() -> None:
     """The same in pyright's strict mode; its settings are in pyproject.toml."""
