@@ -31,7 +31,7 @@ if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usa
 
 def pytest_xdist_auto_num_workers(config):
     """More than processors: tests of several processes wait, for those and for time, as long as they work."""
-    return os.cpu_count() + 2
+    return os.cpu_count() + 4
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -6,6 +6,7 @@ new file at once one applies, and the others wait and find it done. Dying on the
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import secrets
 from collections.abc import Sequence
@@ -31,7 +32,8 @@ class Migration:
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
 
-def known() -> list[Migration]:
+@functools.cache
+def known() -> tuple[Migration, ...]:
     """Read the migrations of this version, in order."""
     folder = resources.files(__package__).joinpath("migrations")
     found = []
@@ -40,7 +42,7 @@ def known() -> list[Migration]:
         if rest.endswith(".sql") and number.isdigit():
             text = file.read_text(encoding="utf-8").replace("\r\n", "\n")
             found.append(Migration(int(number), rest.removesuffix(".sql"), text))
-    return sorted(found, key=lambda migration: migration.number)
+    return tuple(sorted(found, key=lambda migration: migration.number))
 
 
 def migrate(db: apsw.Connection, now: int, migrations: Sequence[Migration] | None = None) -> int:
@@ -84,7 +86,7 @@ def _missing(db: apsw.Connection, wanted: list[Migration]) -> list[Migration]:
     return missing(repr(db.filename), applied, wanted)
 
 
-def missing(where: str, found: Sequence[tuple[int, str, str]], wanted: list[Migration]) -> list[Migration]:
+def missing(where: str, found: Sequence[tuple[int, str, str]], wanted: Sequence[Migration]) -> list[Migration]:
     """Find what a database has not seen yet, after checking that what it has seen (number, name, checksum) is what we know."""
     applied = {number: (name, checksum) for number, name, checksum in found}
     ours = {migration.number: migration for migration in wanted}

@@ -632,6 +632,10 @@ class Signature:
 
     def schema(self) -> dict[str, Any]:
         """The JSON schema of the arguments as one object; `x-positional` and `x-rest` say what may come by position."""
+        return {**self._schema}
+
+    @functools.cached_property
+    def _schema(self) -> dict[str, Any]:
         stored = [parameter for parameter in self.parameters if not parameter.local]
         for parameter in stored:
             parameter.shape.prepare(parameter.name)

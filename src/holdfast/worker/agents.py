@@ -54,7 +54,7 @@ def _reached(spec: AgentSpec) -> Iterator[Any]:
     waiting: list[Any] = [spec.fn]
     while waiting and len(seen) < _MOST_FUNCTIONS:
         function = waiting.pop()
-        if id(function) in seen or not isinstance(function, FunctionType) or _is_standard(function):
+        if id(function) in seen or not isinstance(function, FunctionType) or _names_nobody(function):
             continue
         seen.add(id(function))
         for value in _used(function):
@@ -65,8 +65,10 @@ def _reached(spec: AgentSpec) -> Iterator[Any]:
                 waiting.append(value)
 
 
-def _is_standard(function: FunctionType) -> bool:
-    return (function.__module__ or "").partition(".")[0] in sys.stdlib_module_names
+def _names_nobody(function: FunctionType) -> bool:
+    """Is it a function of the standard library, or one of ours that was given nothing of a user's?"""
+    module = (function.__module__ or "").partition(".")[0]
+    return module in sys.stdlib_module_names or (module == "holdfast" and not function.__closure__)
 
 
 def _used(function: FunctionType) -> Iterator[Any]:
