@@ -43,6 +43,7 @@ MEASUREMENTS = {
     15: "carrying",
     16: "checking",
     17: "forks",
+    18: "schedules",
 }
 HEADS = ("", "what", "measured", "ratio", "target", "")
 

@@ -171,7 +171,7 @@ async def test_a_restored_copy_has_schedules_and_begins_nothing_while_it_is_held
         kept = await hf.get_schedule("s").info()
         assert kept.due_at < datetime.now(UTC) + timedelta(seconds=1)
         assert await hf.store.next_schedule() is None
-        assert await hf.store.begin_due() == []
+        assert (await hf.store.begin_due()).runs == []
         await hf.activate()
         while (await hf.get_schedule("s").info()).begun == kept.begun:
             await asyncio.sleep(0.05)

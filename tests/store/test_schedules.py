@@ -42,7 +42,7 @@ async def test_each_time_is_begun_once(place: Place) -> None:
         begun: list[str] = []
         for _ in range(60):
             clock.time += 60_000
-            for ids in await asyncio.gather(*[store.begin_due() for store in (one, two) * 3]):
+            for ids, _ in await asyncio.gather(*[store.begin_due() for store in (one, two) * 3]):
                 begun += ids
         assert len(begun) == len(set(begun)) == 20 * 60
         rows = await one.schedules()
@@ -61,17 +61,19 @@ async def test_what_was_missed_is_caught_up(place: Place) -> None:
             await store.make_schedule(declared(way, every="1m", overlap="allow", catch_up=way), **HAND)
         await store.make_schedule(declared("far", every="10m", overlap="allow", catch_up="none"), **HAND)
         clock.time += 5 * 60_000
-        begun = sorted(await store.begin_due())
+        begun = sorted((await store.begin_due()).runs)
         times = [clock.time - 30_000 - back * 60_000 for back in (4, 3, 2, 1, 0)]
         expected = [run_of("last", times[-1]), *(run_of("all", at) for at in times), run_of("none", times[-1])]
         assert begun == sorted(expected)
         clock.time += 5 * 60_000 + 70_000
-        assert not [run for run in await store.begin_due() if run.startswith("far")]  # later than a minute: missed
+        assert not [
+            run for run in (await store.begin_due()).runs if run.startswith("far")
+        ]  # later than a minute: missed
         assert (await store.schedule("far")).missed == 1
         clock.time += 250 * 60_000
         for many in (100, 100, 50):
-            assert len([run for run in await store.begin_due() if run.startswith("all")]) == many
-        assert not [run for run in await store.begin_due() if run.startswith("all")]
+            assert len([run for run in (await store.begin_due()).runs if run.startswith("all")]) == many
+        assert not [run for run in (await store.begin_due()).runs if run.startswith("all")]
 
 
 async def test_a_time_that_jitter_puts_off_is_not_missed(place: Place) -> None:
@@ -88,7 +90,7 @@ async def test_a_time_that_jitter_puts_off_is_not_missed(place: Place) -> None:
         end = clock.time // 7_200_000 * 7_200_000 + 3 * 3_600_000
         while (due := await store.next_schedule()) is not None and due <= end:
             clock.time = due
-            assert len(await store.begin_due()) == 1
+            assert len((await store.begin_due()).runs) == 1
         assert {(row.begun, row.missed) for row in await store.schedules()} == {(1, 0)}
 
 
@@ -99,14 +101,14 @@ async def test_runs_that_overlap(place: Place) -> None:
             await store.make_schedule(declared(way, every="1m", overlap=way, catch_up="all"), **HAND)
         clock.time += 60_000
         first = clock.time - 30_000
-        assert sorted(await store.begin_due()) == sorted(
+        assert sorted((await store.begin_due()).runs) == sorted(
             run_of(way, first) for way in ("skip", "queue", "cancel", "allow")
         )
         for _ in range(2):
             clock.time += 60_000
             at = clock.time - 30_000
-            assert sorted(await store.begin_due()) == [run_of("allow", at), run_of("cancel", at)]
-            assert await store.begin_due() == []
+            assert sorted((await store.begin_due()).runs) == [run_of("allow", at), run_of("cancel", at)]
+            assert (await store.begin_due()).runs == []
             before = await store.run(run_of("cancel", at - 60_000))
             assert before is not None
             assert before.status == "cancelled"  # it had not begun, so it ended at once
@@ -114,7 +116,7 @@ async def test_runs_that_overlap(place: Place) -> None:
         for run in await store.claim(["agent"], 10, 60_000):
             await finish(store, run)
         clock.time += 3_000
-        assert await store.begin_due() == [run_of("queue", first + 60_000)]
+        assert (await store.begin_due()).runs == [run_of("queue", first + 60_000)]
 
 
 async def test_a_run_that_has_begun_is_asked_to_stop_and_waited_for(place: Place) -> None:
@@ -122,17 +124,17 @@ async def test_a_run_that_has_begun_is_asked_to_stop_and_waited_for(place: Place
     async with place.open(clock) as store:
         await store.make_schedule(declared("cancel", every="1m", overlap="cancel"), **HAND)
         clock.time += 60_000
-        (first,) = await store.begin_due()
+        (first,) = (await store.begin_due()).runs
         (run,) = await store.claim(["agent"], 1, 60_000_000)
         clock.time += 60_000
-        assert await store.begin_due() == []
+        assert (await store.begin_due()).runs == []
         assert [signal.kind for signal in await store.inbox(first, 0)] == ["run.cancelling"]
         clock.time += 3_000
-        assert await store.begin_due() == []
+        assert (await store.begin_due()).runs == []
         assert len(await store.inbox(first, 0)) == 1  # asked once
         await finish(store, run)
         clock.time += 3_000
-        assert await store.begin_due() == [run_of("cancel", clock.time // 60_000 * 60_000)]
+        assert (await store.begin_due()).runs == [run_of("cancel", clock.time // 60_000 * 60_000)]
 
 
 async def test_clocks_that_jump(place: Place) -> None:
@@ -142,18 +144,18 @@ async def test_clocks_that_jump(place: Place) -> None:
         await store.make_schedule(declared(every="1m", overlap="allow"), **HAND)
         right = clock.time
         clock.time += 365 * 86_400_000
-        (ahead,) = await store.begin_due()
+        (ahead,) = (await store.begin_due()).runs
         clock.time = right + 60_000
-        assert await store.begin_due() == []
+        assert (await store.begin_due()).runs == []
         await store.declare_schedules([])  # which each worker does now and then
         assert await store.next_schedule() == clock.time + 30_000
         clock.time += 60_000
-        (now,) = await store.begin_due()
+        (now,) = (await store.begin_due()).runs
         assert now < ahead
         clock.time -= 90_000  # a little back: the times that were begun are not begun again
         await store.declare_schedules([])
         clock.time += 200_000
-        assert now not in await store.begin_due()
+        assert now not in (await store.begin_due()).runs
 
 
 async def test_deploys(place: Place) -> None:
@@ -193,7 +195,7 @@ async def test_a_schedule_that_is_not_declared_any_more_retires(place: Place) ->
         assert (await old.schedule("s")).state == "retired"
         assert await old.next_schedule() is None
         clock.time += 600_000
-        assert await old.begin_due() == []
+        assert (await old.begin_due()).runs == []
         with pytest.raises(BadArguments, match="retired"):
             await old.steer_schedule("s", "active", **HAND)
         await other.declare_schedules([declared(digest="1")])  # a rollback, and others declare none
@@ -213,7 +215,7 @@ async def test_a_pause_survives_deploys(place: Place) -> None:
         row = await store.schedule("s")
         assert (row.state, row.due_at, row.digest) == ("paused", None, "2")
         clock.time += 600_000
-        assert await store.begin_due() == []
+        assert (await store.begin_due()).runs == []
         resumed = await store.steer_schedule("s", "active", **HAND)
         assert resumed.due_at == next_time(
             Schedule(every="2m"), clock.time
@@ -227,7 +229,7 @@ async def test_only_the_arguments_are_new(place: Place) -> None:
         await store.declare_schedules([declared(digest="1")])
         clock.time += 60_000
         await store.declare_schedules([declared(digest="2", input='{"a":1}')])
-        (run,) = await store.begin_due()
+        (run,) = (await store.begin_due()).runs
         row = await store.run(run)
         assert row is not None
         assert row.input == '{"a":1}'
@@ -273,9 +275,9 @@ async def test_a_singleton_that_goes_on_is_a_time_missed(place: Place) -> None:
         one = replace(new(""), lane=Lane(singleton_key="only"))
         await store.make_schedule(replace(declared(every="1m", overlap="allow"), run=template(one)), **HAND)
         clock.time += 60_000
-        (first,) = await store.begin_due()
+        (first,) = (await store.begin_due()).runs
         clock.time += 60_000
-        assert await store.begin_due() == []
+        assert (await store.begin_due()).runs == []
         assert await store.begin_at("s", [clock.time], **HAND) == []
         row = await store.schedule("s")
         assert (row.begun, row.missed, row.last_run) == (1, 1, first)

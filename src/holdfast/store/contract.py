@@ -39,7 +39,7 @@ from holdfast.store.inbox import Taken
 from holdfast.store.leases import Lease
 from holdfast.store.limits import Closed, Turn
 from holdfast.store.runs import Census
-from holdfast.store.schedules import Declared
+from holdfast.store.schedules import Begun, Declared
 from holdfast.store.streams import Piece
 from holdfast.store.transactions import Joint
 from holdfast.words.budget import Purse
@@ -169,7 +169,7 @@ class WorkerStore(EngineStore, Protocol):
 
     # schedules
     async def declare_schedules(self, declared: Sequence[Declared]) -> None: ...
-    async def begin_due(self) -> list[str]: ...
+    async def begin_due(self) -> Begun: ...
     async def next_schedule(self) -> int | None: ...
 
     # store, backup: changes and health

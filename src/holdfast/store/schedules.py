@@ -21,7 +21,7 @@ import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast.errors import BadArguments, UnknownSchedule
 from holdfast.store import audit
@@ -93,6 +93,13 @@ def _run(row: ScheduleRow, at: int) -> NewRun:
     )  # fmt: skip
 
 
+class Begun(NamedTuple):
+    """What became of times that had come: the runs that were begun, and how many times were missed."""
+
+    runs: list[str]
+    missed: int
+
+
 class Schedules(Feature):
     """Schedules: declared, made, steered, begun and read."""
 
@@ -116,8 +123,8 @@ class Schedules(Feature):
         """Begin runs for these times, whatever its times are; returns the ids of those that were not there yet."""
         return await self._submit(lambda tx: _begin_at(tx, name, times, by, via), journal=False)
 
-    async def begin_due(self) -> list[str]:
-        """Begin the runs whose times have come; returns their ids. Some may be left: look at `next_schedule` again."""
+    async def begin_due(self) -> Begun:
+        """Begin the runs whose times have come. Some may be left: look at `next_schedule` again."""
         return await self._submit(_begin_due, journal=False)
 
     async def next_schedule(self) -> int | None:
@@ -261,19 +268,20 @@ def _begin_at(tx: Transaction, name: str, times: Sequence[int], by: str, via: st
 # Beginning
 
 
-def _begin_due(tx: Transaction) -> Asking[list[str]]:
+def _begin_due(tx: Transaction) -> Asking[Begun]:
     """Begin what is due of a hundred schedules, those longest due first. Two workers at once take different ones."""
-    begun: list[str] = []
+    begun = Begun([], 0)
     for found in (yield from tx.rows("due_schedules", limit=_AT_ONCE)):
-        begun += yield from _begin(tx, ScheduleRow(*found))
+        runs, missed = yield from _begin(tx, ScheduleRow(*found))
+        begun = Begun(begun.runs + runs, begun.missed + missed)
     return begun
 
 
-def _begin(tx: Transaction, row: ScheduleRow) -> Asking[list[str]]:
+def _begin(tx: Transaction, row: ScheduleRow) -> Asking[Begun]:
     """Begin what is due of one schedule. A run that must end first is looked at again soon."""
     schedule, begun = loaded(row.times), list[str]()
     if row.since is None or row.due_at is None:
-        return begun
+        return Begun(begun, 0)
     jitter_ms = delayed(schedule, row.name, row.since) - row.since  # which makes no time a missed one
     todo = due(schedule, row.since, tx.now - jitter_ms, _AT_ONCE)
     last_at, last_run, since, missed = row.last_at, row.last_run, todo.next, todo.missed
@@ -298,7 +306,7 @@ def _begin(tx: Transaction, row: ScheduleRow) -> Asking[list[str]]:
     due_at = None if since is None else max(delayed(schedule, row.name, since), again)
     yield from tx.rows("begun_schedule", name=row.name, since=since, due_at=due_at, last_at=last_at, last_run=last_run,
                        begun=len(begun), missed=missed)  # fmt: skip
-    return begun
+    return Begun(begun, missed)
 
 
 def _goes_on(tx: Transaction, run: str, row: ScheduleRow, at: int) -> Asking[bool]:

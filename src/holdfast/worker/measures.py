@@ -53,6 +53,7 @@ class Measures:
         self.taken_over = 0  # of these, that another worker had left in the middle
         self.recovered = 0  # runs of dead workers that this one made due at once
         self.begun = 0  # runs that schedules began here
+        self.missed = 0  # times of schedules that began no run
         self.late = Histogram(LATE_BOUNDS_S)  # seconds after which the first of them began that were due together
         self.left: Counter[str] = Counter()  # runs that left memory, by how: ended, parked, released, paused, lost
         self.finished: Counter[tuple[str, str]] = Counter()  # runs that ended here, by agent and status
@@ -71,10 +72,12 @@ class Measures:
             self.taken_over += run.crash_count > 0
             self._heard_at = time.monotonic()
 
-    def begin(self, runs: int, late_s: float) -> None:
-        """Schedules began runs, the first of them so late."""
+    def begin(self, runs: int, missed: int, late_s: float) -> None:
+        """Schedules began runs, the first of them so late, and missed times."""
         self.begun += runs
-        self.late.add(late_s)
+        self.missed += missed
+        if runs:
+            self.late.add(late_s)
 
     def body(self, how: str, seconds: float) -> None:
         """The body of a step ran, and ended like this."""

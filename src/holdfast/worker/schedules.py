@@ -69,7 +69,8 @@ class Schedules(Round):
     async def _begin(self, due: int) -> bool:
         """Begin what is due, if the first is; were there any runs?"""
         late_ms = self._store.clock.now() - due
-        if late_ms < 0 or not (begun := await self._store.begin_due()):
+        if late_ms < 0:
             return False
-        self._measures.begin(len(begun), late_ms / 1000)
-        return True
+        runs, missed = await self._store.begin_due()
+        self._measures.begin(len(runs), missed, late_ms / 1000)
+        return bool(runs)
