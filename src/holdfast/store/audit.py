@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from holdfast.store.blobs import NAMED_BLOB, delete_blobs
-from holdfast.store.work import ALL, Asking, Feature, Transaction, listed, rows, to_json
+from holdfast.store.work import ALL, Asking, Count, Feature, Transaction, listed, rows, to_json
 
 Refusal = tuple[str, str, str, dict[str, Any]]  # the run, the actor, the door, and what was tried
 _FREE_TEXT: Final = frozenset({"question", "note", "reason", "votes", "address", "values"})  # of a row's data
@@ -86,6 +86,12 @@ def note(
     yield from tx.rows(
         "insert_audit", run=run, actor=by, via=via, action=action, data=to_json(data) if data else None, value=value
     )
+
+
+def note_starts(tx: Transaction, starts: Sequence[tuple[str, str, dict[str, Any]]], via: str) -> Asking[None]:
+    """Write rows for runs that were started at once: the run, who started it, and what is told of it."""
+    if starts:
+        yield Count("insert_audits", [[tx.now, run, by, "start", to_json(data), via, None] for run, by, data in starts])
 
 
 def _erase(tx: Transaction, which: _Which, after: int, by: str, via: str) -> Asking[tuple[int, int | None]]:

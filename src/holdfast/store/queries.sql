@@ -76,6 +76,21 @@ VALUES (:id, :uid, :agent, 'ready', :input, :version, :queue, :due_at, :parent_i
 ON CONFLICT DO NOTHING
 RETURNING {run}
 
+-- name: insert_runs
+-- Create a run in the same way, one of many; its id, if it was created.
+INSERT INTO runs (id, uid, agent, status, input, version, queue, due_at, parent_id, parent_key, root_id, labels,
+                  created_at, updated_at, priority, limit_key, limit_n, rate_key, rate_n, rate_ms, singleton_key, budget,
+                  identity)
+VALUES (:id, :uid, :agent, 'ready', :input, :version, :queue, :due_at, :parent_id, :parent_key, :root_id, :labels,
+        :now, :now, :priority, :limit_key, :limit_n, :rate_key, :rate_n, :rate_ms, :singleton_key, :budget,
+        :identity)
+ON CONFLICT DO NOTHING
+RETURNING id
+
+-- name: statuses_of
+-- Which of these runs are there, and their statuses.
+SELECT id, status FROM runs WHERE id IN (SELECT value FROM json_each(:ids))
+
 -- name: insert_blob
 -- Keep a large value once.
 INSERT INTO blobs (digest, content) VALUES (:digest, :content) ON CONFLICT (digest) DO NOTHING
@@ -1020,6 +1035,10 @@ UPDATE forks SET base_id = :name WHERE base_id = :run
 -- Note what was done from outside, and what it was about.
 INSERT INTO audit (at, run_id, actor, action, data, via, value) VALUES (:now, :run, :actor, :action, :data, :via, :value)
 
+-- name: insert_audits
+-- The same for each of many.
+INSERT INTO audit (at, run_id, actor, action, data, via, value) VALUES (:now, :run, :actor, :action, :data, :via, :value)
+
 -- name: audit
 -- What was done, to all runs or to one and those below it, before a row, the newest first.
 SELECT id, at, run_id, actor, action, via, value, erased_at, data FROM audit
@@ -1592,8 +1611,8 @@ ON CONFLICT (name) DO UPDATE SET
 -- Pause a schedule, let it go on, or retire it.
 UPDATE schedules SET state = :state, since = :since, due_at = :due_at, digest = :digest, updated_at = :now WHERE name = :name
 
--- name: begun_schedule
--- Move a schedule on behind the times that were dealt with.
+-- name: begun_schedules
+-- Move schedules on behind the times that were dealt with.
 UPDATE schedules SET since = :since, due_at = :due_at, last_at = :last_at, last_run = :last_run, begun = begun + :begun,
                      missed = missed + :missed, updated_at = :now
 WHERE name = :name

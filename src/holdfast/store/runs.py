@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict, Unpack
 
@@ -10,7 +10,7 @@ from holdfast.errors import UnknownRun
 from holdfast.store import audit
 from holdfast.store.blobs import insert_blobs
 from holdfast.store.changes import News
-from holdfast.store.work import Asking, Conflict, Feature, Transaction, listed, rows, to_json
+from holdfast.store.work import Asking, Conflict, Feature, Many, Transaction, listed, rows, to_json
 from holdfast.words.limits import Lane
 from holdfast.words.model import RunRow
 
@@ -151,19 +151,37 @@ class Create:
         return found, tx.again and found.uid == run.uid  # the uid is random: then it was our own lost commit
 
 
+def _columns(tx: Transaction, run: NewRun) -> dict[str, Any]:
+    """Write a new run as `insert_run` and `insert_runs` take it, in their order."""
+    lane = run.lane
+    return {
+        "id": run.id, "uid": run.uid, "agent": run.agent, "input": run.input, "version": run.version, "queue": run.queue,
+        "due_at": tx.now + run.delay_ms, "parent_id": run.parent_id, "parent_key": run.parent_key,
+        "root_id": run.root_id or run.id, "labels": run.labels, "now": tx.now, "priority": lane.priority,
+        "limit_key": lane.limit_key, "limit_n": lane.limit_n, "rate_key": lane.rate_key, "rate_n": lane.rate_n,
+        "rate_ms": lane.rate_ms, "singleton_key": lane.singleton_key, "budget": run.budget, "identity": run.identity,
+    }  # fmt: skip
+
+
 def insert_run(tx: Transaction, run: NewRun, query: str = "insert_run", **more: Any) -> Asking[Any]:
     """Create a run; None if there is one with this id, or an unfinished one of its singleton."""
-    lane = run.lane
-    created = yield from tx.row(
-        query, id=run.id, uid=run.uid, agent=run.agent, input=run.input, version=run.version, queue=run.queue,
-        due_at=tx.now + run.delay_ms, parent_id=run.parent_id, parent_key=run.parent_key, root_id=run.root_id or run.id,
-        labels=run.labels, priority=lane.priority, limit_key=lane.limit_key, limit_n=lane.limit_n, rate_key=lane.rate_key,
-        rate_n=lane.rate_n, rate_ms=lane.rate_ms, singleton_key=lane.singleton_key, budget=run.budget,
-        identity=run.identity, **more,
-    )  # fmt: skip
+    created = yield from tx.row(query, **_columns(tx, run), **more)
     if created is not None:
         tx.changed(run.id, News.DUE)
     return created
+
+
+def insert_runs(tx: Transaction, runs: Sequence[NewRun]) -> Asking[set[str]]:
+    """Create many as `insert_run` creates one, at once; returns the ids of those that were created."""
+    if not runs:
+        return set()
+    ordered = sorted(
+        runs, key=lambda run: run.id
+    )  # so that two who create the same ones wait for each other in one order
+    created: list[Any] = yield Many("insert_runs", [list(_columns(tx, run).values()) for run in ordered])
+    for (run,) in created:
+        tx.changed(run, News.DUE)
+    return {run for (run,) in created}
 
 
 def existing(tx: Transaction, run: str) -> Asking[RunRow]:

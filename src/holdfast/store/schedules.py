@@ -21,15 +21,15 @@ import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from holdfast.errors import BadArguments, UnknownSchedule
 from holdfast.store import audit
 from holdfast.store.control import Cancel
-from holdfast.store.runs import NewRun, insert_run
-from holdfast.store.work import Asking, Feature, Transaction, rows, to_json
+from holdfast.store.runs import NewRun, insert_runs
+from holdfast.store.work import Asking, Count, Feature, Transaction, rows, to_json
 from holdfast.words.limits import Lane
-from holdfast.words.model import FINISHED, RunRow
+from holdfast.words.model import FINISHED
 from holdfast.words.schedules import delayed, due, loaded, next_time, run_of
 
 _AT_ONCE: Final = 100  # schedules, and times of one schedule, in a transaction
@@ -249,20 +249,18 @@ def _delete(tx: Transaction, name: str, by: str, via: str) -> Asking[None]:
 
 
 def _begin_at(tx: Transaction, name: str, times: Sequence[int], by: str, via: str) -> Asking[list[str]]:
-    row, begun, last_at = (yield from _existing(tx, name)), list[str](), None
-    for at in sorted(set(times)):
-        run = _run(row, at)
-        if (yield from insert_run(tx, run)) is not None:
-            yield from audit.note(tx, run.id, by, via, "start", {"agent": run.agent, "schedule": name})
-            begun.append(run.id)
-            last_at = at
-    if last_at is None or last_at < (row.last_at or 0):
-        last_at, last_run = row.last_at, row.last_run
-    else:
-        last_run = run_of(name, last_at)
-    yield from tx.rows("begun_schedule", name=name, since=row.since, due_at=row.due_at, last_at=last_at, last_run=last_run,
-                       begun=len(begun), missed=0)  # fmt: skip
-    return begun
+    row = yield from _existing(tx, name)
+    runs = {at: _run(row, at) for at in sorted(set(times))}
+    created = yield from insert_runs(tx, list(runs.values()))
+    begun = {at: run.id for at, run in runs.items() if run.id in created}
+    if by:
+        told = {"agent": row.agent, "schedule": name}
+        yield from audit.note_starts(tx, [(run, by, told) for run in begun.values()], via)
+    last: tuple[int | None, str | None] = max(begun.items(), default=(row.last_at, row.last_run))
+    if (last[0] or 0) < (row.last_at or 0):
+        last = row.last_at, row.last_run
+    yield Count("begun_schedules", [[row.since, row.due_at, *last, len(begun), 0, tx.now, name]])
+    return list(begun.values())
 
 
 # Beginning
@@ -270,51 +268,79 @@ def _begin_at(tx: Transaction, name: str, times: Sequence[int], by: str, via: st
 
 def _begin_due(tx: Transaction) -> Asking[Begun]:
     """Begin what is due of a hundred schedules, those longest due first. Two workers at once take different ones."""
-    begun = Begun([], 0)
-    for found in (yield from tx.rows("due_schedules", limit=_AT_ONCE)):
-        runs, missed = yield from _begin(tx, ScheduleRow(*found))
-        begun = Begun(begun.runs + runs, begun.missed + missed)
-    return begun
+    due_now = [ScheduleRow(*found) for found in (yield from tx.rows("due_schedules", limit=_AT_ONCE))]
+    if not due_now:
+        return Begun([], 0)
+    before = yield from _statuses(tx, [row.last_run for row in due_now if row.last_run is not None])
+    plans: list[_Plan] = []
+    for row in due_now:
+        plan = yield from _plan(tx, row, before)
+        plans.append(plan)
+    created = yield from insert_runs(tx, [run for plan in plans for run in plan.runs.values()])
+    # Of the others somebody has started one of this name; or its agent is a singleton, and another run of it goes on.
+    others = [run.id for plan in plans for run in plan.runs.values() if run.id not in created]
+    there = created | set((yield from _statuses(tx, others)))
+    # Whoever made a schedule starts its runs, and does not decide what is for another person; code is nobody.
+    starts = [
+        (run.id, plan.row.made_by or _NOBODY, {"agent": run.agent, "schedule": plan.row.name})
+        for plan in plans for run in plan.runs.values() if run.id in created
+    ]  # fmt: skip
+    yield from audit.note_starts(tx, starts, "schedule")
+    moved = [plan.moved(tx.now, created, there) for plan in plans]
+    yield Count("begun_schedules", moved)
+    return Begun([run for run, _, _ in starts], sum(row[_MISSED] for row in moved))
 
 
-def _begin(tx: Transaction, row: ScheduleRow) -> Asking[Begun]:
-    """Begin what is due of one schedule. A run that must end first is looked at again soon."""
-    schedule, begun = loaded(row.times), list[str]()
-    if row.since is None or row.due_at is None:
-        return Begun(begun, 0)
+def _statuses(tx: Transaction, runs: list[str]) -> Asking[dict[str, str]]:
+    return dict((yield from tx.rows("statuses_of", ids=to_json(runs)))) if runs else {}
+
+
+_MISSED: Final = 5  # its place among the parameters of begun_schedules
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What there is to do about one schedule that is due: runs to begin by their times, and from when on it is due again."""
+
+    row: ScheduleRow
+    runs: dict[int, NewRun]
+    since: int | None
+    due_at: int | None
+    missed: int
+
+    def moved(self, now: int, created: set[str], there: set[str]) -> list[Any]:
+        """The row behind these times, as `begun_schedules` takes it."""
+        last = max([(at, run.id) for at, run in self.runs.items() if run.id in there], default=None)
+        last_at, last_run = last or (self.row.last_at, self.row.last_run)
+        begun = sum(run.id in created for run in self.runs.values())
+        missed = self.missed + sum(run.id not in there for run in self.runs.values())
+        return [self.since, self.due_at, last_at, last_run, begun, missed, now, self.row.name]
+
+
+def _plan(tx: Transaction, row: ScheduleRow, before: dict[str, str]) -> Asking[_Plan]:
+    """Say what to begin of one schedule. If its run before must end first, that is looked at again soon."""
+    schedule = loaded(row.times)
+    assert row.since is not None  # because it is due
     jitter_ms = delayed(schedule, row.name, row.since) - row.since  # which makes no time a missed one
     todo = due(schedule, row.since, tx.now - jitter_ms, _AT_ONCE)
-    last_at, last_run, since, missed = row.last_at, row.last_run, todo.next, todo.missed
-    again = 0
-    for at in todo.begin:
-        if schedule.overlap != "allow" and last_run is not None and (yield from _goes_on(tx, last_run, row, at)):
+    begin, since, missed, again = todo.begin, todo.next, todo.missed, 0
+    if begin and schedule.overlap != "allow":  # one at a time: whether the next one may begin is seen when it has begun
+        at, *later = begin
+        begin, since = [at], later[0] if later else todo.next
+        if before.get(row.last_run or "", "completed") not in FINISHED and (yield from _goes_on(tx, row, at)):
+            begin = []
             if schedule.overlap == "skip":
                 missed += 1
-                continue
-            since, again = at, tx.now + _LOOK_AGAIN_MS
-            break
-        run = _run(row, at)
-        if (yield from insert_run(tx, run)) is not None:
-            # Whoever made the schedule starts its runs, and does not decide what is for another person; code is nobody.
-            by = row.made_by or _NOBODY
-            yield from audit.note(tx, run.id, by, "schedule", "start", {"agent": run.agent, "schedule": row.name})
-            begun.append(run.id)
-        elif (yield from tx.row("run", run=run.id)) is None:  # its agent is a singleton, and another run of it goes on
-            missed += 1
-            continue
-        last_at, last_run = at, run.id
+            else:
+                since, again = at, tx.now + _LOOK_AGAIN_MS
     due_at = None if since is None else max(delayed(schedule, row.name, since), again)
-    yield from tx.rows("begun_schedule", name=row.name, since=since, due_at=due_at, last_at=last_at, last_run=last_run,
-                       begun=len(begun), missed=missed)  # fmt: skip
-    return Begun(begun, missed)
+    return _Plan(row, {at: _run(row, at) for at in begin}, since, due_at, missed)
 
 
-def _goes_on(tx: Transaction, run: str, row: ScheduleRow, at: int) -> Asking[bool]:
-    """Does the run before still go on? If the schedule says so, it is asked to stop, once."""
-    found = yield from tx.row("run", run=run)
-    if found is None or RunRow(*found).status in FINISHED:
-        return False
-    if loaded(row.times).overlap == "cancel":
-        why, request = f"schedule {row.name!r} begins its next run", f"schedule:{run_of(row.name, at)}"
-        return (yield from Cancel(run, "", "schedule", why, _GRACE_MS, request, insist=False)(tx)) != "cancelled"
-    return True
+def _goes_on(tx: Transaction, row: ScheduleRow, at: int) -> Asking[bool]:
+    """Does the run before go on, also when it was asked to stop, as some schedules have it? It is asked once."""
+    if loaded(row.times).overlap != "cancel" or row.last_run is None:
+        return True
+    why, request = f"schedule {row.name!r} begins its next run", f"schedule:{run_of(row.name, at)}"
+    stop = Cancel(row.last_run, "", "schedule", why, _GRACE_MS, request, insist=False)
+    return (yield from stop(tx)) != "cancelled"

@@ -443,3 +443,28 @@ SELECT {schedule} FROM schedules WHERE name = :name FOR UPDATE
 -- name: due_schedules
 SELECT {schedule} FROM schedules WHERE due_at <= :now AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
 ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
+
+-- name: insert_runs
+INSERT INTO runs (id, uid, agent, status, input, version, queue, due_at, parent_id, parent_key, root_id, labels,
+                  created_at, updated_at, priority, limit_key, limit_n, rate_key, rate_n, rate_ms, singleton_key, budget,
+                  identity)
+SELECT n.id, n.uid, n.agent, 'ready', n.input, n.version, n.queue, n.due_at, n.parent_id, n.parent_key, n.root_id, n.labels,
+       n.now, n.now, n.priority, n.limit_key, n.limit_n, n.rate_key, n.rate_n, n.rate_ms, n.singleton_key, n.budget, n.identity
+FROM unnest(:id[], :uid[], :agent[], :input[], :version[], :queue[], :due_at[], :parent_id[], :parent_key[], :root_id[],
+            :labels[], :now[], :priority[], :limit_key[], :limit_n[], :rate_key[], :rate_n[], :rate_ms[], :singleton_key[],
+            :budget[], :identity[])
+     AS n (id, uid, agent, input, version, queue, due_at, parent_id, parent_key, root_id, labels, now, priority, limit_key,
+           limit_n, rate_key, rate_n, rate_ms, singleton_key, budget, identity)
+ON CONFLICT DO NOTHING
+RETURNING id
+
+-- name: insert_audits
+INSERT INTO audit (at, run_id, actor, action, data, via, value)
+SELECT * FROM unnest(:now[], :run[], :actor[], :action[], :data[], :via[], :value[])
+
+-- name: begun_schedules
+UPDATE schedules SET since = b.since, due_at = b.due_at, last_at = b.last_at, last_run = b.last_run,
+                     begun = schedules.begun + b.begun, missed = schedules.missed + b.missed, updated_at = b.now
+FROM unnest(:since[], :due_at[], :last_at[], :last_run[], :begun[], :missed[], :now[], :name[])
+     AS b (since, due_at, last_at, last_run, begun, missed, now, name)
+WHERE schedules.name = b.name
