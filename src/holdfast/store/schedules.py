@@ -94,7 +94,7 @@ def _run(row: ScheduleRow, at: int) -> NewRun:
 
 
 class Begun(NamedTuple):
-    """What became of times that had come: the runs that were begun, and how many times were missed."""
+    """Outcome of times that had come: the runs that were begun, and how many were missed."""
 
     runs: list[str]
     missed: int
@@ -300,7 +300,7 @@ _MISSED: Final = 5  # its place among the parameters of begun_schedules
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What there is to do about one schedule that is due: runs to begin by their times, and from when on it is due again."""
+    """Work to do about one schedule that is due: runs to begin by their times, and from when on it is due again."""
 
     row: ScheduleRow
     runs: dict[int, NewRun]
