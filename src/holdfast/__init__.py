@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.client.schedules import ScheduleHandle, ScheduleInfo
     from holdfast.client.streams import Chunk, StreamInfo
     from holdfast.client.tokens import Token
+    from holdfast.client.triggers import DeliveryInfo, TriggerInfo
     from holdfast.declare import NOT_DONE, Agent, NotDone, Step, agent, step
     from holdfast.errors import (
         AlreadyDecided,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
         UnknownApproval,
         UnknownRun,
         UnknownSchedule,
+        UnknownTrigger,
     )
     from holdfast.logs import LogFilter
     from holdfast.rehearsal.difference import Difference, Made, Pair, Side
@@ -87,6 +89,7 @@ if TYPE_CHECKING:
     )
     from holdfast.verbs.streams import Stream, stream, unfinished
     from holdfast.verbs.timers import sleep, timeout
+    from holdfast.verbs.triggers import Trigger, on
     from holdfast.words.budget import Budget, Remaining
     from holdfast.words.durations import Duration
     from holdfast.words.limits import Limit, Rate
@@ -98,6 +101,8 @@ if TYPE_CHECKING:
     from holdfast.words.salvage import Reason, Salvaged, partial
     from holdfast.words.schedules import Schedule
     from holdfast.words.spent import Spent
+    from holdfast.words.triggers import Decide, Delivery, Send, Start
+    from holdfast.words.webhooks import Verify
     from holdfast.worker.settings import Settings
 
 __version__ = "0.2.0"  # here and nowhere else
@@ -121,8 +126,11 @@ __all__ = [
     "Conversation",
     "ConversationBusy",
     "ConversationInfo",
+    "Decide",
     "Decision",
     "Deed",
+    "Delivery",
+    "DeliveryInfo",
     "Difference",
     "Duration",
     "Expired",
@@ -177,11 +185,13 @@ __all__ = [
     "Schedule",
     "ScheduleHandle",
     "ScheduleInfo",
+    "Send",
     "Settings",
     "Side",
     "Snapshot",
     "Spent",
     "Stale",
+    "Start",
     "State",
     "Step",
     "StepFailed",
@@ -192,12 +202,16 @@ __all__ = [
     "StreamInfo",
     "Token",
     "Transcript",
+    "Trigger",
+    "TriggerInfo",
     "Unanswered",
     "Unconfirmed",
     "UnknownAgent",
     "UnknownApproval",
     "UnknownRun",
     "UnknownSchedule",
+    "UnknownTrigger",
+    "Verify",
     "Vote",
     "agent",
     "approve",
@@ -210,6 +224,7 @@ __all__ = [
     "lively",
     "note",
     "now",
+    "on",
     "open",
     "partial",
     "patched",
@@ -249,7 +264,7 @@ _HOMES = {
         "NondeterminismError NotAllowed NotInRun NotStorable Permanent RetryAfter RunActive RunCancelled "
         "RunExists RunFailed RunFinished RunPaused Stale StepFailed StepTimeout StoreUnavailable Unanswered Unconfirmed "
         "UnknownAgent "
-        "UnknownApproval UnknownRun UnknownSchedule "
+        "UnknownApproval UnknownRun UnknownSchedule UnknownTrigger "
     ),
     "holdfast.words.limits": "Limit Rate",
     "holdfast.logs": "LogFilter",
@@ -277,6 +292,10 @@ _HOMES = {
     "holdfast.words.schedules": "Schedule",
     "holdfast.client.streams": "Chunk StreamInfo",
     "holdfast.client.tokens": "Token",
+    "holdfast.client.triggers": "DeliveryInfo TriggerInfo",
+    "holdfast.verbs.triggers": "Trigger on",
+    "holdfast.words.triggers": "Decide Delivery Send Start",
+    "holdfast.words.webhooks": "Verify",
     "holdfast.verbs.approvals": "Decision Vote approve ask",
     "holdfast.verbs.children": "Child spawn",
     "holdfast.verbs.conversations": "Conversation conversation",

@@ -287,6 +287,19 @@ class UnknownSchedule(HoldfastError):
     """
 
 
+class UnknownTrigger(HoldfastError):
+    """There is no trigger with this name, or no delivery of it with this id.
+
+    Example:
+        ```python
+        try:
+            await hf.delivery("github", "72d3162e")
+        except holdfast.UnknownTrigger:
+            print("never came")
+        ```
+    """
+
+
 class UnknownRun(HoldfastError):
     """There is no run with this id.
 

@@ -18,15 +18,18 @@ from holdfast.client.rehearsal import Checked
 from holdfast.client.schedules import ScheduleInfo
 from holdfast.client.streams import Chunk, StreamInfo
 from holdfast.client.tokens import Token
+from holdfast.client.triggers import DeliveryInfo, TriggerInfo
 from holdfast.declare import Agent
 from holdfast.rehearsal.difference import Difference
 from holdfast.rehearsal.replay import Replay
+from holdfast.verbs.triggers import Trigger
 from holdfast.words.budget import Budget
 from holdfast.words.calls import KeptAs
 from holdfast.words.durations import Duration
 from holdfast.words.people import Actor
 from holdfast.words.schedules import Schedule
 from holdfast.words.spent import Spent
+from holdfast.words.triggers import Delivery
 from holdfast.worker.settings import Settings
 
 P = ParamSpec("P")
@@ -620,8 +623,8 @@ class Client:
     def settings(self) -> Settings:
         """Tell how this client, and a worker in it, behave."""
 
-    def serve(self, *agents: Agent[..., Any] | ModuleType) -> None:
-        """Serve these agents too. One that has the name and version of an agent served so far takes its place.
+    def serve(self, *agents: Agent[..., Any] | Trigger[..., Any] | ModuleType) -> None:
+        """Serve these agents and triggers too. One that has the name and version of one served so far takes its place.
 
         That is a deploy: a run in memory goes on with the code it began with, and one that comes into memory later gets the new.
 
@@ -1209,6 +1212,44 @@ class Client:
     def token_used(self, token: Token) -> None:
         """Note that a token was shown: about when, so that few of many requests write. For servers."""
 
+    def triggers(self) -> list[TriggerInfo]:
+        """List the triggers that workers have declared, in the order of their names."""
+
+    def deliveries(
+        self, *, trigger: str | None = ..., status: str | None = ..., limit: int = ...
+    ) -> list[DeliveryInfo]:
+        """List deliveries, those that came last first.
+
+        Args:
+            trigger: Those of this trigger.
+            status: "new", "done" or "dead".
+            limit: How many at most.
+
+        Raises:
+            BadArguments: A filter cannot be used.
+        """
+
+    def delivery(self, trigger: str, id: str) -> Delivery:
+        """Read a delivery as its mapping gets it: `github(await hf.delivery("github", "72d3162e"))` tells what that returns.
+
+        Raises:
+            UnknownTrigger: There is no such delivery.
+        """
+
+    def replay_delivery(self, trigger: str, id: str) -> DeliveryInfo:
+        """Try a dead delivery again from the beginning, when what it failed for is mended. One that is done stays done.
+
+        Raises:
+            UnknownTrigger: There is no such delivery.
+        """
+
+    def delete_trigger(self, name: str) -> None:
+        """Forget a trigger whose code is gone. What came for it stays for 30 days; one that a worker declares comes back.
+
+        Raises:
+            UnknownTrigger: There is no such trigger.
+        """
+
     @contextmanager
     def deadline(self, limit: Duration) -> Iterator[None]:
         """Bound, for a block, how long each write and read waits for the store, in place of `Settings.deadline_s`.
@@ -1226,7 +1267,7 @@ class Client:
 def open(
     url: str | None = ...,
     *,
-    agents: Iterable[Agent[..., Any] | ModuleType] = ...,
+    agents: Iterable[Agent[..., Any] | Trigger[..., Any] | ModuleType] = ...,
     settings: Settings | None = ...,
     inputs: KeptAs | None = ...,
 ) -> Client:
@@ -1234,7 +1275,7 @@ def open(
 
     Args:
         url: The store; `HOLDFAST_URL` unless given, then `sqlite:holdfast.db` in the current folder.
-        agents: Agents to serve, or modules with agents. Interrupted runs of theirs go on at once.
+        agents: Agents and triggers to serve, or modules with them. Interrupted runs of theirs go on at once.
         settings: How the client and its worker behave.
         inputs: "full" keeps the whole arguments of all steps that run here, unless the step or its agent says otherwise. As part
             of the URL (`sqlite:runs.db?inputs=full`) it does the same.

@@ -33,7 +33,7 @@ WITHOUT = re.compile(
     |holdfast\.(Checked|Difference|Frame|Notice|Pair|Replay)\.\w+
     |holdfast\.sync\.(Client|Run|Receipt|ScheduleHandle|Transcript|StepInfo|Snapshot|State|MessageInfo)(\.\w+)?
     |holdfast\.Client\.(token_of|good_token|token_used)
-    |holdfast\.testing\.TestClient\.(?!crash$|deploy$|advance$)\w+
+    |holdfast\.testing\.TestClient\.(?!crash$|deploy$|advance$|fire$)\w+
     |holdfast\.testing\.JumpClock\.\w+
     |holdfast\.testing\.provider\.(Exchange|Behaviour)(\.\w+)?
     |holdfast\.testing\.provider\.(?!Provider)\w+\.\w+

@@ -428,6 +428,8 @@ async def test_plans(database: Place) -> None:
         "held_keys": "runs_held", "occupied": "runs_slots", "room": "runs_slots", "singleton": "runs_singleton",
         "claim_plain": "runs_due", "decide_plain": "approvals_pkey", "due_schedules": "schedules_due",
         "next_schedule": "schedules_due", "ahead_schedules": "schedules_updated",
+        "due_deliveries": "deliveries_due", "next_delivery": "deliveries_due", "deliveries": "deliveries_recent",
+        "orphan_deliveries": "deliveries_owner", "take_delivery": "deliveries_pkey", "end_delivery": "deliveries_pkey",
     }  # fmt: skip
     async with database.open(ManualClock()) as store:
         connection = await connect(parse_url(database.url))
@@ -452,13 +454,20 @@ async def test_plans(database: Place) -> None:
             "INSERT INTO schedules (name, agent, times, run, digest, state, due_at, made_by, created_at, updated_at)"
             " SELECT 's' || n, 'agent', '{}', '{}', '', 'active', 9000000 + n, '', n, n FROM generate_series(1, 5000) n"
         )
+        await connection.execute(
+            "INSERT INTO deliveries (trigger, key, kind, headers, status, due_at, received_at, settled_at, size, body)"
+            " SELECT 't' || n % 3, 'k' || n, 'webhook', '{}', CASE WHEN n % 10 = 0 THEN 'new' ELSE 'done' END, 9000000 + n, n,"
+            " CASE WHEN n % 10 = 0 THEN NULL ELSE n END, 0, '' FROM generate_series(1, 20000) n"
+        )
         for analyzed in (False, True):
             if analyzed:
                 await connection.execute("ANALYZE")
                 await connection.execute("SET enable_seqscan = on")
             for query, index in queries.items():
                 found = await plan(connection, query)
-                assert index in found and "Seq Scan on runs" not in found, f"{query}, analyzed: {analyzed}: {found}"
+                assert index in found and "Seq Scan on runs" not in found and "Seq Scan on deliveries" not in found, (
+                    f"{query}, analyzed: {analyzed}: {found}"
+                )
         await connection.close()
         await finish(store, (await store.claim(["agent"], 1, TTL))[0])
 

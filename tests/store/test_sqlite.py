@@ -238,12 +238,15 @@ async def test_plans(file: Place) -> None:
             "open_approvals": "approvals_open", "blobs_named": "with_blob", "delete_blob": "runs_with_blob",
             "census": "COVERING INDEX runs_unfinished", "stuck": "runs_due", "due_schedules": "schedules_due",
             "next_schedule": "schedules_due", "ahead_schedules": "schedules_updated",
+            "due_deliveries": "deliveries_due", "next_delivery": "deliveries_due", "tally_deliveries": "deliveries_recent",
+            "deliveries": "deliveries_recent", "prune_deliveries": "deliveries_settled",
+            "orphan_deliveries": "deliveries_owner", "release_deliveries": "deliveries_owner",
         }  # fmt: skip
         for query, index in indexes.items():
             assert index in plan(query), f"{query}: {plan(query)}"
         allowed = {"agents", "workers", "count_runs", "count_rows", "approvals", "audit"}
         for query in QUERIES.keys() - allowed - PARTS:
-            scans = re.findall(r"SCAN (?:runs|events|signals|blobs|chunks)\b(?! USING)", plan(query))
+            scans = re.findall(r"SCAN (?:runs|events|signals|blobs|chunks|deliveries)\b(?! USING)", plan(query))
             assert not scans, f"{query}: {plan(query)}"
         db.close()
         began = time.process_time()

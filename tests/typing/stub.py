@@ -31,6 +31,7 @@ CLASSES: dict[str, tuple[str, list[tuple[str, str]]]] = {
             ("client.rehearsal", "Rehearsals"),
             ("client.schedules", "Schedules"),
             ("client.tokens", "Tokens"),
+            ("client.triggers", "Triggers"),
             ("client.base", "Base"),
         ],
     ),

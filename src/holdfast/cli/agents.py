@@ -19,6 +19,7 @@ from holdfast.cli.view.screen import Text
 from holdfast.declare import Agent, Step
 from holdfast.errors import BadArguments, UnknownAgent
 from holdfast.values.failures import is_users
+from holdfast.worker.agents import triggers_of
 
 
 class CodeFailed(click.ClickException):
@@ -161,7 +162,7 @@ def load_apps(targets: tuple[str, ...]) -> list[ModuleType | Agent[..., Any]]:
             apps.append(load_agent(target)[1])
             continue
         module = load(place)
-        if not agents_of(module):
+        if not agents_of(module) and not triggers_of([module]):
             raise UnknownAgent(f"{place} has no agent; put @holdfast.agent on an async function in it")
         apps.append(module)
     return apps

@@ -19,10 +19,12 @@ from holdfast.client.aside import aside
 from holdfast.client.base import Base
 from holdfast.client.refusals import Refusals, Try
 from holdfast.errors import BadArguments, NotAllowed, NotStorable, Stale, UnknownApproval
+from holdfast.store.approvals import Decide as Cast
 from holdfast.store.approvals import check_voter
 from holdfast.store.blobs import spilled, unspilled
 from holdfast.store.forks import USE
 from holdfast.store.store import Store
+from holdfast.store.triggers import DecideAct
 from holdfast.values import tagged
 from holdfast.values.codec import BLOB_BYTES, UNTYPED, checked_size, digest, preview, shape_of
 from holdfast.values.schema import entered
@@ -42,6 +44,7 @@ from holdfast.words.people import (
     votes_for,
     whose,
 )
+from holdfast.words.triggers import Decide
 
 _STATUSES: Final = ("open", "decided", "expired", "withdrawn")
 _PLAIN: Final = (dict, list, tuple, set, frozenset, str, int, float, bool, bytes, type(None))
@@ -332,12 +335,15 @@ class Questions(Base):
             await hf.answer(await asked.wait_for_question(), "by the window", by="ana")
             ```
         """
-        found = await self._row(approval)
-        if found.status != "open":  # that is said first, whatever was answered
-            return await self._cast(found, by, note, True, None, _shown_to(approval, digest))
+        seen, found = _shown_to(approval, digest), await self._row(approval)
+        return await self._cast(found, by, note, True, await self._answer(found, value, by, seen), seen)
+
+    async def _answer(self, found: ApprovalRow, value: Any, by: str | Actor, seen: str | None) -> str | None:
+        """Check an answer; None for a question that is not open: that is said first, whatever was answered."""
+        if found.status != "open":
+            return None
         if found.kind == "approve":
             raise BadArguments(f"question {found.id!r} wants to be approved or denied; use `hf.approve` or `hf.deny`")
-        seen = _shown_to(approval, digest)
         async with self._entering(found, by, seen, "answer"):
             if found.kind == "in_doubt":
                 recorded = await self._recorded(found) if isinstance(value, str) and value == USE else None
@@ -345,8 +351,7 @@ class Questions(Base):
             else:
                 what = f"question {found.id!r}"
                 given = await aside(value, lambda: entered(json.loads(found.schema or "{}"), stored_text(value), what))
-            checked_size(given, self._settings.value_limit_bytes, "the answer")
-        return await self._cast(found, by, note, True, given, seen)
+            return checked_size(given, self._settings.value_limit_bytes, "the answer")
 
     async def _recorded(self, found: ApprovalRow) -> str:
         """Read the result that a step has come to before, where a question about a fork offers it."""
@@ -383,11 +388,15 @@ class Questions(Base):
         self, approval: Approval | str, by: str | Actor, note: str, *, yes: bool, data: Any, seen: str | None
     ) -> Approval:
         seen, found = _shown_to(approval, seen), await self._row(approval)
+        return await self._cast(found, by, note, yes, await self._edited(found, data, by, seen), seen)
+
+    async def _edited(self, found: ApprovalRow, data: Any, by: str | Actor, seen: str | None) -> str | None:
+        """Check what is approved in place of what is shown; None if that is approved itself, or nothing can be any more."""
         if found.kind != "approve" and found.status == "open":
             wants = "'run', 'fail' or {'result': ...}" if found.kind == "in_doubt" else "a value"
             raise BadArguments(f"question {found.id!r} wants an answer: use `hf.answer(..., {wants})`")
         if data is _LATER or found.status != "open":
-            return await self._cast(found, by, note, yes, None, seen)
+            return None
         async with self._entering(found, by, seen, "approve"):
             if found.schema is None:
                 raise BadArguments(
@@ -396,8 +405,17 @@ class Questions(Base):
             shown = await unspilled(self.store, found.shown if found.data is None else found.data)
             schema, what = json.loads(found.schema), f"question {found.id!r}: data"
             given = await aside((data, shown), lambda: entered(schema, stored_text(data), what, shown))
-            checked_size(given, self._settings.value_limit_bytes, "the answer")
-        return await self._cast(found, by, note, yes, given, seen)
+            return checked_size(given, self._settings.value_limit_bytes, "the answer")
+
+    async def _decide_act(self, decide: Decide, ballot: str, door: str) -> DecideAct:
+        """Make the work that decides a question for a trigger. The same ballot again does nothing."""
+        found, yes = await self._row(decide.question), decide.decision != "deny"
+        if decide.decision == "answer":
+            text = await self._answer(found, decide.value, decide.by, decide.digest)
+        else:
+            text = await self._edited(found, decide.value if decide.has_value else _LATER, decide.by, decide.digest)
+        cast, blobs = await self._ballot(found, decide.by, decide.note, yes, text, decide.digest, ballot, door)
+        return DecideAct(Cast(found.id, cast, blobs), found.run_id)
 
     @contextlib.asynccontextmanager
     async def _entering(self, found: ApprovalRow, by: str | Actor, seen: str | None, tried: str) -> AsyncIterator[None]:
@@ -420,6 +438,18 @@ class Questions(Base):
     async def _cast(
         self, found: ApprovalRow, by: str | Actor, note: str, yes: bool, text: str | None, seen: str | None
     ) -> Approval:
+        id, door = secrets.token_hex(8), self._door
+        ballot, blobs = await self._ballot(found, by, note, yes, text, seen, id, door)
+        tried = "deny" if not yes else "approve" if found.kind == "approve" else "answer"
+        row = await self._said(found, self.store.decide(found.id, ballot, blobs, found), ballot, tried)
+        if row.status == "open" and needed(row.needs, row.digest) is None:
+            row = await self._weighed(row)
+        return await self._seen(row)
+
+    async def _ballot(
+        self, found: ApprovalRow, by: str | Actor, note: str, yes: bool, text: str | None, seen: str | None, id: str, door: str
+    ) -> tuple[Ballot, dict[str, bytes]]:  # fmt: skip
+        """Make what a person says to a question, and the large values to store with it."""
         blobs = dict[str, bytes]()
         of = None if text is None else await aside(text, digest, text)
         if of is not None and found.data is None:
@@ -429,13 +459,7 @@ class Questions(Base):
         if text is not None:
             text, blobs = spilled(text)
         actor = Actor.of(by)
-        via = actor.via or self._door
-        ballot = Ballot(secrets.token_hex(8), actor, yes, checked_note(note), seen, text, of, via)
-        tried = "deny" if not yes else "approve" if found.kind == "approve" else "answer"
-        row = await self._said(found, self.store.decide(found.id, ballot, blobs, found), ballot, tried)
-        if row.status == "open" and needed(row.needs, row.digest) is None:
-            row = await self._weighed(row)
-        return await self._seen(row)
+        return Ballot(id, actor, yes, checked_note(note), seen, text, of, actor.via or door), blobs
 
     async def _said(
         self, found: ApprovalRow, write: Coroutine[Any, Any, ApprovalRow], ballot: Ballot, tried: str

@@ -21,10 +21,12 @@ from holdfast.store.changes import News
 from holdfast.store.contract import write_limit
 from holdfast.store.runs import NewRun
 from holdfast.store.store import Store
+from holdfast.store.triggers import DecideAct, StartAct
 from holdfast.values.signature import Input
 from holdfast.words.durations import Duration, seconds
 from holdfast.words.model import RunRow
 from holdfast.words.people import Author
+from holdfast.words.triggers import Decide, Start
 from holdfast.worker.settings import Settings
 
 T = TypeVar("T")
@@ -68,6 +70,14 @@ class Base:
 
     async def _scheduled_run(self, agent: Any, arguments: Mapping[str, Any]) -> NewRun:
         """Make what runs of a schedule are created with."""
+        raise NotImplementedError
+
+    async def _start_act(self, start: Start, key: str, author: Author) -> StartAct:
+        """Make the work that starts a run."""
+        raise NotImplementedError
+
+    async def _decide_act(self, decide: Decide, ballot: str, door: str) -> DecideAct:
+        """Make the work that decides a question."""
         raise NotImplementedError
 
     async def _changed_input(self, row: RunRow, before: str, changed: Mapping[str, Any]) -> Input:

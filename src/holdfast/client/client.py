@@ -28,6 +28,7 @@ from holdfast.client.rehearsal import Rehearsals
 from holdfast.client.run import Run
 from holdfast.client.schedules import Schedules
 from holdfast.client.tokens import Tokens
+from holdfast.client.triggers import Triggers
 from holdfast.client.waiters import Waiters
 from holdfast.declare import Agent
 from holdfast.errors import BadArguments, NotStorable, RunExists, UnknownAgent
@@ -35,14 +36,16 @@ from holdfast.runtime import AgentSpec
 from holdfast.store import urls
 from holdfast.store.blobs import spilled, unspilled
 from holdfast.store.changes import News
-from holdfast.store.runs import NewRun
+from holdfast.store.runs import Create, NewRun
 from holdfast.store.store import Store
+from holdfast.store.triggers import StartAct
 from holdfast.values import tagged
 from holdfast.values.codec import UNTYPED, arguments_text, checked_size, digest, preview
 from holdfast.values.sameness import difference
 from holdfast.values.schema import arguments_from_published, check_against, filled
 from holdfast.values.signature import Input
 from holdfast.values.text import near, short, spell
+from holdfast.verbs.triggers import Trigger
 from holdfast.words.budget import Budget, checked_budget
 from holdfast.words.calls import KeptAs
 from holdfast.words.durations import Duration, milliseconds
@@ -60,7 +63,8 @@ from holdfast.words.model import (
 )
 from holdfast.words.overrides import Override, active, check_seen
 from holdfast.words.people import PYTHON, SOMEONE, Actor, Author, checked_text
-from holdfast.worker.agents import specs_of
+from holdfast.words.triggers import Start
+from holdfast.worker.agents import specs_of, triggers_of
 from holdfast.worker.settings import Settings
 from holdfast.worker.worker import Worker
 
@@ -79,7 +83,7 @@ DEFAULT_URL: Final = urls.DEFAULT_URL
 def open(
     url: str | None = None,
     *,
-    agents: Iterable[Agent[..., Any] | ModuleType] = (),
+    agents: Iterable[Agent[..., Any] | Trigger[..., Any] | ModuleType] = (),
     settings: Settings | None = None,
     inputs: KeptAs | None = None,
 ) -> Client:
@@ -87,7 +91,7 @@ def open(
 
     Args:
         url: The store; `HOLDFAST_URL` unless given, then `sqlite:holdfast.db` in the current folder.
-        agents: Agents to serve, or modules with agents. Interrupted runs of theirs go on at once.
+        agents: Agents and triggers to serve, or modules with them. Interrupted runs of theirs go on at once.
         settings: How the client and its worker behave.
         inputs: "full" keeps the whole arguments of all steps that run here, unless the step or its agent says otherwise. As part
             of the URL (`sqlite:runs.db?inputs=full`) it does the same.
@@ -169,7 +173,7 @@ class _Arguments(NamedTuple):
         return {**(self.kwargs or {}), **self.named}
 
 
-class Client(Questions, Conversations, Control, Rehearsals, Schedules, Tokens, Bundles):
+class Client(Questions, Conversations, Control, Rehearsals, Schedules, Tokens, Triggers, Bundles):
     """An open store, made by `holdfast.open`. A client belongs to the event loop it was opened in.
 
     Example:
@@ -182,10 +186,11 @@ class Client(Questions, Conversations, Control, Rehearsals, Schedules, Tokens, B
         self,
         url: str | None = None,
         *,
-        agents: Iterable[Agent[..., Any] | ModuleType] = (),
+        agents: Iterable[Agent[..., Any] | Trigger[..., Any] | ModuleType] = (),
         settings: Settings | None = None,
     ) -> None:
-        self._url, self._specs, self._settings = url, specs_of(agents), settings or Settings()
+        self._url, self._settings = url, settings or Settings()
+        self._give(agents)
         self._store: Store | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # in which it was opened
         self._worker: Worker | None = None
@@ -193,6 +198,11 @@ class Client(Questions, Conversations, Control, Rehearsals, Schedules, Tokens, B
         self._overrides: tuple[Override, ...] = ()  # those that hold where the worker is, and so in its runs
         self._actor, self._door = SOMEONE, PYTHON
         self._base: Self | None = None  # the client that this one is a view of
+
+    def _give(self, agents: Iterable[Agent[..., Any] | Trigger[..., Any] | ModuleType]) -> None:
+        """Serve this code, and no other, when a worker begins here."""
+        code = agents if isinstance(agents, Agent | Trigger | ModuleType) else list(agents)
+        self._specs, self._triggers = specs_of(code), triggers_of(code)
 
     async def __aenter__(self) -> Self:
         await self._open()
@@ -213,7 +223,7 @@ class Client(Questions, Conversations, Control, Rehearsals, Schedules, Tokens, B
         await store.open()
         self._store, self._refusals = store, Refusals(self._note_refusals)
         store.on_change(self._waiters.wake)
-        if self._specs:
+        if self._specs or self._triggers:
             try:
                 await self._work(store)
             except BaseException:  # nobody will close what was never open
@@ -221,7 +231,7 @@ class Client(Questions, Conversations, Control, Rehearsals, Schedules, Tokens, B
                 raise
 
     async def _work(self, store: Store) -> None:
-        worker = Worker(store, self._specs, self._settings)
+        worker = Worker(store, self._specs, self._settings, self._triggers, self._apply)
         await worker.start()
         self._worker, self._overrides = worker, active()
 
@@ -240,7 +250,7 @@ class Client(Questions, Conversations, Control, Rehearsals, Schedules, Tokens, B
 
     def _read_limit_s(self) -> float | None:
         """Say how long a read waits: a worker in this client reads through the same store, and waits as long as it takes."""
-        return self._limit_s(math.inf if self._specs else self._settings.deadline_s)
+        return self._limit_s(math.inf if self._specs or self._triggers else self._settings.deadline_s)
 
     @property
     def store(self) -> Store:
@@ -301,8 +311,8 @@ class Client(Questions, Conversations, Control, Rehearsals, Schedules, Tokens, B
                 "`async with holdfast.open(...)`; threads and plain code share one of `holdfast.sync.open(...)`"
             )
 
-    async def serve(self, *agents: Agent[..., Any] | ModuleType) -> None:
-        """Serve these agents too. One that has the name and version of an agent served so far takes its place.
+    async def serve(self, *agents: Agent[..., Any] | Trigger[..., Any] | ModuleType) -> None:
+        """Serve these agents and triggers too. One that has the name and version of one served so far takes its place.
 
         That is a deploy: a run in memory goes on with the code it began with, and one that comes into memory later gets the new.
 
@@ -318,11 +328,12 @@ class Client(Questions, Conversations, Control, Rehearsals, Schedules, Tokens, B
             await self._base.serve(*agents)
             return
         specs = {(spec.name, spec.version): spec for spec in (*self._specs, *specs_of(agents))}
-        store, self._specs = self.store, list(specs.values())
+        triggers = {spec.name: spec for spec in (*self._triggers, *triggers_of(agents))}
+        store, self._specs, self._triggers = self.store, list(specs.values()), list(triggers.values())
         if self._worker is None:
             await self._work(store)
         else:
-            await self._worker.serve_instead(specs_of(agents))
+            await self._worker.serve_instead(specs_of(agents), triggers_of(agents))
 
     # Starting
 
@@ -398,11 +409,7 @@ class Client(Questions, Conversations, Control, Rehearsals, Schedules, Tokens, B
         new, given = await self._new_run(agent, arguments, budget)
         name = new.agent
         run_id = checked_run_id(id) if id is not None else f"{plain_id(name)}-{secrets.token_hex(4)}"
-        if is_awkward(run_id) and await self.store.run(run_id) is None:
-            raise BadArguments(f"{run_id!r} can be mistaken for a folder or an option; let the id begin otherwise")
-        new.id, new.delay_ms = run_id, 0 if after is None else milliseconds(after)
-        new.labels = json.dumps(_checked_labels(labels), sort_keys=True)
-        new.input, blobs = spilled(checked_size(given.text, self._settings.value_limit_bytes, "the arguments"))
+        blobs = await self._complete(new, run_id, given, labels, after)
         self._begins(run_id)
         look = f"`await hf.get({run_id!r}).info()` says whether it was started; starting it again with id={run_id!r} is safe"
         row, created = await self._written(self.store.create(new, blobs, **self._author()), look)
@@ -411,6 +418,26 @@ class Client(Questions, Conversations, Control, Rehearsals, Schedules, Tokens, B
         if not created and row.id == run_id:
             await self._check_same(row, name, given, agent.spec if isinstance(agent, Agent) else self._spec(name))
         return Run(self, row.id, agent if isinstance(agent, Agent) else None, created=created)
+
+    async def _complete(
+        self, new: NewRun, id: str, given: Input, labels: Mapping[str, str] | None, after: Duration | None
+    ) -> dict[str, bytes]:
+        """Give a run that is to be created what `start` was given for it; returns the large values to store with it."""
+        if is_awkward(id) and await self.store.run(id) is None:
+            raise BadArguments(f"{id!r} can be mistaken for a folder or an option; let the id begin otherwise")
+        new.id, new.delay_ms = id, 0 if after is None else milliseconds(after)
+        new.labels = json.dumps(_checked_labels(labels), sort_keys=True)
+        new.input, blobs = spilled(checked_size(given.text, self._settings.value_limit_bytes, "the arguments"))
+        return blobs
+
+    async def _start_act(self, start: Start, key: str, author: Author) -> StartAct:
+        options = {"id": start.id, "labels": start.labels, "after": start.after, "budget": start.budget}
+        named = [option for option, given in options.items() if given is not None]
+        arguments = _Arguments(start.args, dict(start.named), start.kwargs, named)
+        new, given = await self._new_run(start.agent, arguments, start.budget)
+        run_id = key if start.id is None else checked_run_id(start.id)
+        blobs = await self._complete(new, run_id, given, start.labels, start.after)
+        return StartAct(Create(new, blobs, **author), chosen=start.id is not None)
 
     async def _new_run(self, agent: Any, arguments: _Arguments, budget: Budget | None) -> tuple[NewRun, Input]:
         """Make a run that is to be created, still without an id, and its arguments."""

@@ -31,6 +31,7 @@ from holdfast.store.blobs import unspilled
 from holdfast.store.bundles import Import
 from holdfast.store.contract import Ailment
 from holdfast.store.runs import Census
+from holdfast.store.triggers import UNDONE, Tally
 from holdfast.words.model import ApprovalRow, Event, Published, RunRow, Signal
 from holdfast.words.people import GROUP, Actor, Ballot, passed_on
 from holdfast.worker.worker import Worker
@@ -136,9 +137,10 @@ class Edge:
         """Read all of the store, and say what is in it and whether it is whole."""
         return await self._hf.store.facts()
 
-    async def census(self, late_ms: int) -> tuple[list[Census], QuestionAges]:
-        """Count runs and open questions, for metrics."""
-        return await self._hf.store.census(late_ms), await self._hf.store.question_ages()
+    async def census(self, late_ms: int) -> tuple[list[Census], QuestionAges, list[Tally]]:
+        """Count runs, open questions and deliveries that are not done, for metrics."""
+        store = self._hf.store
+        return await store.census(late_ms), await store.question_ages(), await store.tally_deliveries(UNDONE)
 
     async def agents(self) -> Published:
         """Read what was published, and which of it live workers serve."""

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, Final, Generic, Literal, NoReturn, TypeVar
 from holdfast.client import forks
 from holdfast.client.approvals import Approval, Questions, stored_text
 from holdfast.client.aside import aside
+from holdfast.client.base import Base
 from holdfast.client.bundles import Bundle, MoveReceipt
 from holdfast.client.forks import ForkInfo
 from holdfast.client.history import Snapshot, State, StepInfo, snapshot, state, step_at, steps
@@ -35,6 +36,7 @@ from holdfast.errors import (
 )
 from holdfast.store.blobs import spilled, unspilled
 from holdfast.store.changes import News
+from holdfast.store.inbox import Send
 from holdfast.values.codec import UNTYPED, Shape, checked_size
 from holdfast.values.text import cut
 from holdfast.verbs.messages import checked_topic
@@ -52,7 +54,7 @@ from holdfast.words.model import (
     is_served,
     where_it_went,
 )
-from holdfast.words.people import Actor, checked_note, checked_text
+from holdfast.words.people import Actor, Author, checked_note, checked_text
 
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
@@ -508,13 +510,10 @@ class Run(Generic[R_co]):
             receipt = await run.send("orders", "look at the gate", key="order-7")
             ```
         """
-        text = await aside(value, stored_text, value)
-        checked_size(text, self._client._settings.value_limit_bytes, "the message")
-        stored, blobs = spilled(text)
-        signal = f"key:{checked_text(key, 'key', _KEY_LENGTH)}" if key is not None else f"id:{secrets.token_hex(8)}"
-        name = checked_topic(topic)
+        author = self._client._author()
+        put = await message(self._client, self.id, topic, value, key, author)
         write = self._client.store.send(
-            self.id, signal, "message.received", name, stored, {}, blobs, **self._client._author()
+            self.id, put.signal_id, put.kind, put.topic, put.value, put.data, put.blobs, **author
         )
         again = "Its history says whether it came" if key is None else "Sending it again with the same key is safe"
         return Receipt(self, await self._client._written(write, again))
@@ -924,3 +923,12 @@ def _checked_waits(waits_for: str | Iterable[str], wanted: AbstractSet[str]) -> 
             f'only a run that is waiting waits for something: write `wait("waiting", waits_for={waits_for!r})`'
         )
     return found
+
+
+async def message(client: Base, run: str, topic: str, value: Any, key: str | None, author: Author) -> Send:
+    """Make the work that sends a message to a run. Messages with one key are one message."""
+    text = await aside(value, stored_text, value)
+    checked_size(text, client._settings.value_limit_bytes, "the message")
+    stored, blobs = spilled(text)
+    signal = f"key:{checked_text(key, 'key', _KEY_LENGTH)}" if key is not None else f"id:{secrets.token_hex(8)}"
+    return Send(run, signal, "message.received", checked_topic(topic), stored, {}, blobs, **author)

@@ -45,6 +45,7 @@ HINTS: Final[dict[type[HoldfastError], str]] = {
     errors.UnknownApproval: "GET /api/approvals lists those that are open.",
     errors.UnknownRun: "GET /api/runs lists those there are.",
     errors.UnknownSchedule: "GET /api/schedules lists those there are.",
+    errors.UnknownTrigger: "GET /api/triggers lists those there are.",
 }
 
 # Code -> status and hint.

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -92,14 +92,16 @@ class Health:
         return Response(text, headers={"Content-Type": kind, "Cache-Control": "no-store"})
 
     async def _count(self) -> None:
-        census = questions = None
+        census, questions, deliveries = None, None, list[Any]()
         try:
             async with asyncio.timeout(PATIENCE_S):
-                census, questions = await self.edge.census(LATE_MS)
+                census, questions, deliveries = await self.edge.census(LATE_MS)
         except (HoldfastError, TimeoutError):
             pass
         self._counted_at = time.monotonic()
-        self._sight = ServerSight(census, self.edge.now(), self.served, self.followers.count, questions=questions)
+        self._sight = ServerSight(
+            census, self.edge.now(), self.served, self.followers.count, questions=questions, deliveries=deliveries
+        )
 
 
 def _judged(reason: str) -> Response:

@@ -36,6 +36,7 @@ from holdfast.errors import (
     UnknownApproval,
     UnknownRun,
     UnknownSchedule,
+    UnknownTrigger,
 )
 from holdfast.http.approvals import OneApproval
 from holdfast.http.auth import Caller, Guard, note_refused
@@ -56,7 +57,7 @@ _MOST_OF_ONE: Final = 1_000  # parts of what is no value to be kept
 # Errors that say nothing of a run but that it is there or not, and else what was wrong with the request.
 _OF_THE_CALLER: Final = (
     BadArguments, NotAllowed, NotStorable, StoreUnavailable, Unconfirmed, UnknownAgent, UnknownApproval, UnknownRun,
-    UnknownSchedule,
+    UnknownSchedule, UnknownTrigger,
 )  # fmt: skip
 
 

@@ -9,17 +9,20 @@ from typing import Final
 
 from holdfast.store.schedules import ScheduleRow
 from holdfast.store.tokens import TokenRow
+from holdfast.store.triggers import DeliveryRow, TriggerRow
 from holdfast.words.model import ApprovalRow, RunRow
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _NAMED = re.compile(r"\{(\w+)\}")  # the text of another query
 
-# The columns of these rows are named once, by their classes; the queries say {run}, {approval}, {token} and {schedule}.
+# The columns of these rows are named once, by their classes; the queries say {run}, {approval} and so on.
 COLUMNS: Final = {
     "{run}": ", ".join(column.name for column in dataclasses.fields(RunRow)),
     "{approval}": ", ".join(column.name for column in dataclasses.fields(ApprovalRow)),
     "{token}": ", ".join(column.name for column in dataclasses.fields(TokenRow)),
     "{schedule}": ", ".join(column.name for column in dataclasses.fields(ScheduleRow)),
+    "{trigger}": ", ".join(column.name for column in dataclasses.fields(TriggerRow)),
+    "{delivery}": ", ".join(column.name for column in dataclasses.fields(DeliveryRow)),
 }
 
 

@@ -1660,3 +1660,90 @@ INSERT INTO schedules_seen (name, digest) VALUES (:name, :digest) ON CONFLICT DO
 -- name: ahead_schedules
 -- Schedules that a clock wrote which was ahead of this one.
 SELECT {schedule} FROM schedules WHERE updated_at > :before ORDER BY updated_at LIMIT :limit
+
+-- name: lock_trigger
+-- One trigger, locked where the database locks rows.
+SELECT {trigger} FROM triggers WHERE name = :name
+
+-- name: trigger
+-- One trigger.
+SELECT {trigger} FROM triggers WHERE name = :name
+
+-- name: triggers
+-- All triggers, with how many workers that are there declare each.
+SELECT {trigger}, (SELECT count(*) FROM schedules_declared AS d JOIN workers ON workers.id = d.worker
+                   WHERE d.name = :mark || triggers.name)
+FROM triggers ORDER BY name
+
+-- name: put_trigger
+-- Write a trigger, a new one or another in its place.
+INSERT INTO triggers (name, kind, config, digest, created_at, updated_at) VALUES (:name, :kind, :config, :digest, :now, :now)
+ON CONFLICT (name) DO UPDATE SET
+  kind = excluded.kind, config = excluded.config, digest = excluded.digest, updated_at = excluded.updated_at
+
+-- name: delete_trigger
+-- Delete a trigger.
+DELETE FROM triggers WHERE name = :name
+
+-- name: receive_delivery
+-- Keep a delivery, unless it is there.
+INSERT INTO deliveries (trigger, key, kind, headers, status, attempts, due_at, error, received_at, settled_at, size, body)
+VALUES (:trigger, :key, :kind, :headers, :status, :attempts, :due_at, :error, :now, :settled_at, :size, :content)
+ON CONFLICT (trigger, key) DO NOTHING RETURNING key
+
+-- name: due_deliveries
+-- Deliveries of a trigger that are due, the longest first; another worker's are passed over where the database locks rows.
+-- None in a copy that is held.
+SELECT {delivery}, body FROM deliveries WHERE trigger = :trigger AND status = 'new' AND due_at <= :now
+  AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
+ORDER BY due_at LIMIT :limit
+
+-- name: next_delivery
+-- When the first delivery of each of these triggers is due; never in a copy that is held.
+SELECT (SELECT min(due_at) FROM deliveries AS d WHERE d.trigger = named.key AND d.status = 'new')
+FROM json_each(:names) AS named WHERE NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
+
+-- name: take_delivery
+-- Give a delivery to this worker for a while, or none any more.
+UPDATE deliveries SET owner = CASE WHEN :status = 'new' THEN :worker END, claims = claims + 1, due_at = :due_at, status = :status,
+                      settled_at = :settled_at, error = :error
+WHERE trigger = :trigger AND key = :key RETURNING {delivery}
+
+-- name: end_delivery
+-- End the turn of the worker that has a delivery.
+UPDATE deliveries SET owner = NULL, status = :status, due_at = :due_at, settled_at = :settled_at, attempts = :attempts, error = :error,
+                      outcome = :outcome
+WHERE trigger = :trigger AND key = :key AND owner = :worker AND claims = :claims RETURNING key
+
+-- name: release_deliveries
+-- Give back what this worker has.
+UPDATE deliveries SET owner = NULL, due_at = :now, claims = claims - 1 WHERE owner = :worker RETURNING key
+
+-- name: orphan_deliveries
+-- Make due what a worker had that is gone.
+UPDATE deliveries SET owner = NULL, due_at = :now WHERE owner = :worker RETURNING key
+
+-- name: replay_delivery
+-- Let a delivery that is dead, or waits for its next attempt, be tried from the beginning.
+UPDATE deliveries SET status = 'new', due_at = :now, attempts = 0, claims = 0, settled_at = NULL
+WHERE trigger = :trigger AND key = :key AND status <> 'done' AND owner IS NULL RETURNING {delivery}
+
+-- name: deliveries
+-- Deliveries of a trigger in a state, those that came last first.
+SELECT {delivery} FROM deliveries WHERE status = :status AND trigger = :trigger AND received_at < :before
+ORDER BY received_at DESC LIMIT :limit
+
+-- name: delivery
+-- One delivery with its body.
+SELECT {delivery}, body FROM deliveries WHERE trigger = :trigger AND key = :key
+
+-- name: tally_deliveries
+-- How many deliveries there are, by trigger and state.
+SELECT trigger, status, count(*), min(received_at), max(received_at) FROM deliveries
+WHERE status IN (SELECT value FROM json_each(:statuses)) GROUP BY status, trigger
+
+-- name: prune_deliveries
+-- Delete deliveries that ended long ago.
+DELETE FROM deliveries WHERE (trigger, key) IN
+  (SELECT trigger, key FROM deliveries WHERE settled_at < :before ORDER BY settled_at LIMIT :limit)
+RETURNING key

@@ -4,9 +4,7 @@ Any worker begins what is due, in one transaction with the runs it creates: the 
 there. A run is named by its schedule and its time, so a time is begun once, whatever dies, and whatever clocks do. Each row
 has all that a run is created with, so a worker need not know the agent.
 
-Deploys. A schedule that an agent declares is what the newest code declares. Workers write down what theirs declares.
-A declaration that was never seen takes effect at once: that is a deploy. One that was seen before takes effect when no worker
-is left that declares the present one: that is a rollback, and not an old worker that was restarted. To serve the agent without
+Deploys. A schedule that an agent declares is what the newest code declares (declarations.py). To serve the agent without
 a schedule is a declaration too, which retires it. Whether a person has paused it is no part of any of this.
 
 Clocks. A clock that was ahead has moved schedules on to times that are far away once it is right again. Such rows say that they
@@ -24,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from holdfast.errors import BadArguments, UnknownSchedule
-from holdfast.store import audit
+from holdfast.store import audit, declarations
 from holdfast.store.control import Cancel
 from holdfast.store.runs import NewRun, insert_runs
 from holdfast.store.work import Asking, Count, Feature, Transaction, rows, to_json
@@ -167,24 +165,20 @@ def _declare(tx: Transaction, declared: Sequence[Declared]) -> Asking[None]:
         yield from tx.rows(
             "set_schedule", name=row.name, state=row.state, since=since, due_at=due_at, digest=row.digest
         )
-    yield from tx.rows("undeclare_schedules")
+    yield from declarations.forget_gone(tx)
     for each in sorted(declared, key=lambda each: each.name):
         row = yield from tx.row("lock_schedule", name=each.name)
         if row is None and not each.times:
             continue
         before = None if row is None else ScheduleRow(*row)
-        yield from tx.rows("declare_schedule", name=each.name, digest=each.digest)
+        yield from declarations.declare(tx, each.name, each.digest)
         if before is not None and (before.digest == each.digest or (before.state == "retired" and not each.times)):
             continue  # as it is; or made by hand under this name
         if before is not None and before.digest == "" and before.state != "retired":
             continue  # a person made one of this name first, and keeps it
-        seen = yield from tx.row("schedule_seen", name=each.name, digest=each.digest)
-        if seen is not None and before is not None:
-            (others,) = yield from tx.row("schedule_declared", name=each.name, digest=before.digest)
-            if others:
-                continue
-        for digest in ("", each.digest):
-            yield from tx.rows("see_schedule", name=each.name, digest=digest)
+        present = None if before is None else before.digest
+        if not (yield from declarations.takes_effect(tx, each.name, each.digest, present)):
+            continue
         if each.times:
             yield from _put(tx, each, before, "")
         else:

@@ -40,6 +40,7 @@ from holdfast.store.schedules import Schedules
 from holdfast.store.streams import Streams
 from holdfast.store.tokens import Tokens
 from holdfast.store.transactions import Transactions
+from holdfast.store.triggers import Triggers
 from holdfast.store.work import Asking, Transaction, rows, settle
 from holdfast.words.calls import KeptAs
 from holdfast.words.clock import Clock
@@ -82,7 +83,7 @@ class _Deadline:
 
 class Store(
     Leases, Runs, Control, Deletion, Journals, Inbox, Approvals, Budgets, Conversations, Limits, Streams, Transactions, Blobs,
-    Parts, Tokens, Audit, Backups, Bundles, Forks, Schedules,
+    Parts, Tokens, Audit, Backups, Bundles, Forks, Schedules, Triggers,
 ):  # fmt: skip
     """A database that keeps runs. Every method is idempotent or fenced, so it may be repeated after an unknown outcome."""
 

@@ -11,6 +11,7 @@ import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from holdfast.store import triggers
 from holdfast.store.changes import News
 from holdfast.store.families import end_if_asked
 from holdfast.store.limits import freed
@@ -153,6 +154,7 @@ def bury(tx: Transaction, worker: str) -> Asking[int]:
     orphans = yield from tx.rows("orphan", worker=worker, crowd=crowd)
     for (run,) in orphans:
         tx.changed(run, News.DUE)
+    yield from triggers.orphan(tx, worker)
     yield from tx.rows("forget_worker", worker=worker)
     return len(orphans)
 
@@ -164,4 +166,5 @@ def depart(tx: Transaction) -> Asking[None]:
         keys.append(key)
         tx.changed(run, News.DUE)
     yield from freed(tx, keys)
+    yield from triggers.release(tx)
     yield from tx.rows("forget_worker")

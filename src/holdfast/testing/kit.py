@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import json
 import math
 import secrets
 import tempfile
@@ -17,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from holdfast.client.client import Client
+from holdfast.client.triggers import DeliveryInfo
 from holdfast.client.waiters import Waiter
 from holdfast.declare import Agent, Step
 from holdfast.errors import BadArguments, StoreUnavailable
@@ -28,9 +30,10 @@ from holdfast.store.sqlite.connection import connect
 from holdfast.store.sqlite.store import SQLiteStore
 from holdfast.store.store import Store
 from holdfast.testing.clock import JumpClock
+from holdfast.verbs.triggers import Trigger
 from holdfast.words.durations import Duration, milliseconds
 from holdfast.words.overrides import Override, active
-from holdfast.worker.agents import specs_of
+from holdfast.words.triggers import delivery_key
 from holdfast.worker.settings import Settings
 
 _LOOK_EVERY_S = 0.002
@@ -94,7 +97,7 @@ class TestClient(Client):
     def __init__(
         self,
         path: Path,
-        agents: Iterable[Agent[..., Any] | ModuleType],
+        agents: Iterable[Agent[..., Any] | Trigger[..., Any] | ModuleType],
         settings: Settings,
         replace: Mapping[Any, Callable[..., Any]],
         faults: Faults | None = None,
@@ -169,7 +172,7 @@ class TestClient(Client):
                     continue
         self._waiters.look_again()
 
-    def deploy(self, agents: Iterable[Agent[..., Any] | ModuleType]) -> None:
+    def deploy(self, agents: Iterable[Agent[..., Any] | Trigger[..., Any] | ModuleType]) -> None:
         """Serve the runs with this code from the next crash on, as after a deploy.
 
         Example:
@@ -178,7 +181,7 @@ class TestClient(Client):
             await hf.crash()
             ```
         """
-        self._specs = specs_of(agents)
+        self._give(agents)
 
     async def _drop(self) -> None:
         store, self._store = self._store, None
@@ -202,6 +205,56 @@ class TestClient(Client):
         self.clock.jump_to(self.clock.now() + milliseconds(duration))
         self._wake()
         await self._settled()
+
+    async def fire(
+        self,
+        trigger: Trigger[..., Any] | str,
+        value: Any = None,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        id: str | None = None,
+    ) -> DeliveryInfo:
+        """Let something come for a trigger, as if its sender had been verified, and have it mapped once.
+
+        Args:
+            trigger: The trigger, or its name.
+            value: The body, which becomes JSON.
+            body: The bytes of the body instead.
+            headers: Its headers, with names in lower case.
+            id: The same id again is the same delivery; random unless given.
+
+        Raises:
+            BadArguments: No such trigger is served here.
+
+        Example:
+            ```python
+            @holdfast.on.webhook("mail", verify=holdfast.Verify.bearer("env:MAIL_TOKEN"))
+            def mail(delivery: holdfast.Delivery) -> holdfast.Start:
+                return holdfast.Start(research, delivery.json()["topic"])
+
+
+            async def test() -> None:
+                async with holdfast.testing.open(agents=[mail]) as hf:
+                    info = await hf.fire(mail, {"topic": "otters"}, id="1")
+                    assert info.status == "done"
+                    assert await hf.get("mail@1").result() == "published"
+
+
+            asyncio.run(test())
+            ```
+        """
+        name = trigger.name if isinstance(trigger, Trigger) else trigger
+        spec = next((spec for spec in self._triggers if spec.name == name), None)
+        if spec is None:
+            raise BadArguments(f"no trigger {name!r} is served here; name it in agents=[...]")
+        key = f"test-{secrets.token_hex(4)}" if id is None else id
+        content = json.dumps(value).encode() if body is None else body
+        await self._receive(name, spec.kind, key, headers or {}, content)
+        self._wake()
+        await self._settled()
+        row, _ = await self.store.delivery(name, delivery_key(key))
+        return DeliveryInfo.of(row)
 
     def _wake(self) -> None:
         """Let the worker look at what is due after a jump."""
@@ -309,7 +362,7 @@ def _lay(file: Path) -> None:
 @contextlib.asynccontextmanager
 async def open(
     *,
-    agents: Iterable[Agent[..., Any] | ModuleType] = (),
+    agents: Iterable[Agent[..., Any] | Trigger[..., Any] | ModuleType] = (),
     replace: Mapping[Step[..., Any] | Any, Callable[..., Any]] | None = None,
     park: bool = True,
     path: str | Path | None = None,
@@ -319,7 +372,7 @@ async def open(
     """Open a client over a temporary SQLite file.
 
     Args:
-        agents: Agents to serve, or modules with agents.
+        agents: Agents and triggers to serve, or modules with them.
         replace: Other functions in place of steps' bodies and resources.
         park: Let a run leave memory at every wait, so that each wait is also a test of resuming.
         path: A file to use, instead of a temporary one.

@@ -38,6 +38,7 @@ STATUSES: Final[dict[str, int]] = {
     "UnknownApproval": 404,
     "UnknownRun": 404,
     "UnknownSchedule": 404,
+    "UnknownTrigger": 404,
 }
 
 

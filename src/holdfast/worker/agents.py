@@ -17,7 +17,9 @@ from holdfast.errors import BadArguments
 from holdfast.runtime import AgentSpec
 from holdfast.store.contract import WorkerStore
 from holdfast.values.codec import Shape
+from holdfast.verbs.triggers import Trigger
 from holdfast.words.limits import default_texts
+from holdfast.words.triggers import TriggerSpec
 
 # Which agents an agent may call, as far as its code tells: a worker that serves it serves them too.
 #
@@ -30,7 +32,7 @@ _MOST_FUNCTIONS = 1_000
 _MOST_VALUES = 100
 
 
-def called_by(spec: AgentSpec) -> list[AgentSpec]:
+def called_by(spec: AgentSpec | TriggerSpec) -> list[AgentSpec]:
     """Every other agent that this one's code can be seen to use."""
     found: dict[str, AgentSpec] = {}
     for value in _reached(spec):
@@ -48,8 +50,8 @@ def results_of(spec: AgentSpec, name: str) -> list[Shape]:
     ]
 
 
-def _reached(spec: AgentSpec) -> Iterator[Any]:
-    """Everything that the code of an agent names, and that of the agents and plain functions among it."""
+def _reached(spec: AgentSpec | TriggerSpec) -> Iterator[Any]:
+    """Everything that the code of an agent or a trigger names, and that of the agents and plain functions among it."""
     seen: set[int] = set()
     waiting: list[Any] = [spec.fn]
     while waiting and len(seen) < _MOST_FUNCTIONS:
@@ -96,20 +98,38 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(constant)
 
 
-def specs_of(agents: Iterable[Agent[..., Any] | ModuleType]) -> list[AgentSpec]:
-    """The agents named, and all agents of the modules named."""
-    if isinstance(agents, Agent | ModuleType):
+Code = Agent[..., Any] | Trigger[..., Any] | ModuleType  # that a worker can be given to serve
+
+
+def _found(agents: Iterable[Code]) -> Iterator[Agent[..., Any] | Trigger[..., Any]]:
+    """Yield the agents and triggers named, and all of the modules named."""
+    if isinstance(agents, Agent | Trigger | ModuleType):
         raise BadArguments(f"agents= takes a list: agents=[{getattr(agents, '__name__', agents)}]")
-    specs: dict[tuple[str, str | None], AgentSpec] = {}
     for entry in agents:
-        found = (
-            [value for value in vars(entry).values() if isinstance(value, Agent)]
-            if isinstance(entry, ModuleType)
-            else [entry]
-        )
-        for agent in found:
-            if not isinstance(agent, Agent):
-                raise BadArguments(f"agents= takes agents (functions with @holdfast.agent) and modules, not {agent!r}")
+        if isinstance(entry, ModuleType):
+            yield from [value for value in vars(entry).values() if isinstance(value, Agent | Trigger)]
+        elif isinstance(entry, Agent | Trigger):
+            yield entry
+        else:
+            raise BadArguments(
+                f"agents= takes agents (functions with @holdfast.agent), triggers and modules, not {entry!r}"
+            )
+
+
+def triggers_of(agents: Iterable[Code]) -> list[TriggerSpec]:
+    """The triggers named, and all triggers of the modules named."""
+    specs: dict[str, TriggerSpec] = {}
+    for each in _found(agents):
+        if isinstance(each, Trigger) and specs.setdefault(each.name, each.spec) is not each.spec:
+            raise BadArguments(f"two triggers are named {each.name!r}; give one another name")
+    return list(specs.values())
+
+
+def specs_of(agents: Iterable[Code]) -> list[AgentSpec]:
+    """The agents named, and all agents of the modules named."""
+    specs: dict[tuple[str, str | None], AgentSpec] = {}
+    for agent in _found(agents):
+        if isinstance(agent, Agent):
             known = specs.setdefault((agent.name, agent.spec.version), agent.spec)
             if known is not agent.spec:
                 raise BadArguments(
@@ -129,9 +149,11 @@ def schema_of(spec: AgentSpec) -> str:
 
 
 class Served:
-    """Which code belongs to which run. What is new here waits to be published."""
+    """Which code belongs to which run and to which trigger. What is new here waits to be published."""
 
-    def __init__(self, specs: Iterable[AgentSpec]) -> None:
+    def __init__(self, specs: Iterable[AgentSpec], triggers: Iterable[TriggerSpec] = ()) -> None:
+        self._triggers = {spec.name: spec for spec in triggers}
+        self._published = False
         self._newest: dict[str, AgentSpec] = {}
         self._exact: dict[tuple[str, str | None], AgentSpec] = {}
         self._names: list[str] = []
@@ -139,8 +161,10 @@ class Served:
         for spec in specs:
             self._put(spec)
             self._newest[spec.name] = spec
-        for spec in list(self._exact.values()):
-            self._reach(spec)
+        for each in [*self._exact.values()]:
+            self._reach(each)
+        for trigger in self._triggers.values():
+            self._reach(trigger)
 
     def add(self, spec: AgentSpec) -> bool:
         """Serve this agent, and all that it calls, from now on; False if it is served already."""
@@ -167,6 +191,12 @@ class Served:
         self._newest[spec.name] = spec
         self._reach(spec)
 
+    def trigger(self, triggers: Iterable[TriggerSpec]) -> None:
+        """Map what comes for these triggers, in the place of those that had their names."""
+        for spec in triggers:
+            self._triggers[spec.name] = spec
+            self._reach(spec)
+
     def _put(self, spec: AgentSpec) -> None:
         key = (spec.name, spec.version)
         if key in self._exact:
@@ -178,7 +208,7 @@ class Served:
         names = [spec.name] if spec.version is None else [spec.name, f"{spec.name} {spec.version}"]
         self._names += [name for name in names if name not in self._names]
 
-    def _reach(self, spec: AgentSpec) -> None:
+    def _reach(self, spec: AgentSpec | TriggerSpec) -> None:
         for each in called_by(spec):
             if (each.name, each.version) not in self._exact:
                 self._put(each)
@@ -187,6 +217,11 @@ class Served:
     def newest(self) -> Iterable[AgentSpec]:
         """The agents that runs without a version get, one of each name."""
         return self._newest.values()
+
+    @property
+    def triggers(self) -> Iterable[TriggerSpec]:
+        """The triggers whose code is here."""
+        return self._triggers.values()
 
     @property
     def names(self) -> list[str]:
@@ -199,12 +234,13 @@ class Served:
 
     async def publish(self, store: WorkerStore) -> None:
         """Tell the store of the agents that were added since, the newest version of a name last."""
-        if not self._unpublished:
+        if not self._unpublished and self._published:
             return
         found, self._unpublished = self._unpublished, []
         found.sort(key=lambda spec: self._newest[spec.name] is spec)
         try:
             await store.publish([(spec.name, spec.version, schema_of(spec)) for spec in found])
+            self._published = True
         except BaseException:
             self._unpublished = found + self._unpublished
             raise

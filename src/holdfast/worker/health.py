@@ -24,6 +24,7 @@ from typing import Any, Final, TypeVar
 from holdfast.errors import BadArguments, HoldfastError
 from holdfast.store.approvals import QuestionAges
 from holdfast.store.runs import Census
+from holdfast.store.triggers import UNDONE, Tally
 from holdfast.values.text import short
 from holdfast.worker.metrics import METRICS, Sight, exposition
 from holdfast.worker.worker import Worker
@@ -52,6 +53,7 @@ class Health:
         self.worker: Worker | None = None
         self.census: list[Census] | None = None  # None: the store did not tell
         self.questions: QuestionAges | None = None
+        self.deliveries: list[Tally] = []
         self._counted_at = 0.0
         self._turn: concurrent.futures.Future[None] | None = None  # set by the loop's next turn
         self._turn_asked_at = 0.0
@@ -101,6 +103,7 @@ class Health:
             store = self.worker.store
             self.census = await self._on_loop(lambda: store.census(LATE_MS))
             self.questions = await self._on_loop(store.question_ages)
+            self.deliveries = await self._on_loop(lambda: store.tally_deliveries(UNDONE))
             self._counted_at = time.monotonic()
         except (HoldfastError, TimeoutError):
             self.census = self.questions = None
@@ -264,7 +267,8 @@ class Probes:
         try:
             sight = None
             if worker is not None:
-                sight = Sight(self.health.census, worker.clock.now(), worker, questions=self.health.questions)
+                seen, now = self.health, worker.clock.now()
+                sight = Sight(seen.census, now, worker, questions=seen.questions, deliveries=seen.deliveries)
             kind, text = exposition(METRICS, sight)
         except ModuleNotFoundError:
             hint = 'pip install "holdfast[metrics]"'

@@ -55,6 +55,8 @@ class Measures:
         self.begun = 0  # runs that schedules began here
         self.missed = 0  # times of schedules that began no run
         self.late = Histogram(LATE_BOUNDS_S)  # seconds after which the first of them began that were due together
+        self.deliveries: Counter[tuple[str, str]] = Counter()  # by trigger and how: done, failed or dead
+        self.delivered = Histogram(LATE_BOUNDS_S)  # seconds from when a delivery came until its actions were applied
         self.left: Counter[str] = Counter()  # runs that left memory, by how: ended, parked, released, paused, lost
         self.finished: Counter[tuple[str, str]] = Counter()  # runs that ended here, by agent and status
         self.spent: dict[str, Spent] = {}  # what bodies said, by agent
@@ -78,6 +80,12 @@ class Measures:
         self.missed += missed
         if runs:
             self.late.add(late_s)
+
+    def deliver(self, trigger: str, how: str, after_s: float | None) -> None:
+        """A delivery was mapped and applied, so long after it came; or it failed."""
+        self.deliveries[trigger, how] += 1
+        if after_s is not None:
+            self.delivered.add(after_s)
 
     def body(self, how: str, seconds: float) -> None:
         """The body of a step ran, and ended like this."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Generic, Literal, TypeVar
 
 from holdfast.store.approvals import QuestionAges
 from holdfast.store.runs import Census
+from holdfast.store.triggers import Tally
 from holdfast.worker.measures import Histogram
 from holdfast.worker.worker import Worker
 
@@ -30,6 +31,7 @@ class StoreSight:
     census: list[Census] | None
     now: int
     questions: QuestionAges | None = field(default=None, kw_only=True)
+    deliveries: Sequence[Tally] = field(default=(), kw_only=True)
 
     def backlog(self) -> dict[str, list[Census]]:
         """By queue: what is due and not taken. The default queue is always there: no backlog is 0, not nothing."""
@@ -41,6 +43,10 @@ class StoreSight:
             if row.due and row.status in ("ready", "waiting"):
                 waiting.append(row)
         return found
+
+    def lag_s(self) -> float:
+        """For how long the first delivery that is new has waited."""
+        return max((self.now - tally.first_at for tally in self.deliveries if tally.status == "new"), default=0) / 1000
 
     def age_s(self, row: Census) -> float:
         """For how long the first of these runs has been due."""
@@ -109,6 +115,12 @@ STORE_METRICS: Final[tuple[Described[StoreSight], ...]] = (
     Described("holdfast_store_oldest_question_age_seconds", "gauge",
               "For how long the oldest open question has waited for a person; 0 if there is none.", (),
               lambda sight: [] if sight.questions is None else [((), sight.questions.oldest_ms / 1000)]),
+    Described("holdfast_store_deliveries", "gauge", "Deliveries that are new, or dead and wait for a person.",
+              ("trigger", "status"),
+              lambda sight: [((tally.trigger, tally.status), tally.count) for tally in sight.deliveries]),
+    Described("holdfast_store_delivery_lag_seconds", "gauge",
+              "For how long the oldest delivery that is new has waited to be applied; 0 if there is none.", (),
+              lambda sight: [((), sight.lag_s())]),
     Described("holdfast_backlog_runs", "gauge", "Runs that are due and that no worker has taken yet.", ("queue",),
               _backlog_runs),
     Described("holdfast_backlog_age_seconds", "gauge", "For how long the first run of the backlog has been due.",
@@ -132,6 +144,12 @@ METRICS: Final[tuple[Described[Sight], ...]] = (
     Described("holdfast_schedule_late_seconds", "histogram",
               "By how much the first run was late, each time this worker began those that schedules had due.", (),
               _one(lambda worker: worker.measures.late)),
+    Described("holdfast_deliveries_total", "counter",
+              "Deliveries that this worker mapped, by trigger and how that ended: done, failed to be tried again, or dead.",
+              ("trigger", "how"), lambda sight: list(sight.worker.measures.deliveries.items())),
+    Described("holdfast_delivery_seconds", "histogram",
+              "Seconds from when a delivery came until this worker had applied it.", (),
+              _one(lambda worker: worker.measures.delivered)),
     Described("holdfast_left_runs_total", "counter",
               "Runs that left memory: ended, parked until something comes, released, paused or lost.", ("how",),
               lambda sight: [((how,), count) for how, count in list(sight.worker.measures.left.items())]),

@@ -29,6 +29,7 @@ from holdfast.words.harmless import logger
 from holdfast.words.model import Event, RunRow
 from holdfast.words.overrides import Override
 from holdfast.words.spent import Spent
+from holdfast.words.triggers import TriggerSpec
 from holdfast.worker import drain, suspects
 from holdfast.worker.agents import Served
 from holdfast.worker.leases import Leases
@@ -37,6 +38,7 @@ from holdfast.worker.rounds import Round
 from holdfast.worker.scheduler import Scheduler
 from holdfast.worker.schedules import Schedules, declared_by
 from holdfast.worker.settings import Settings
+from holdfast.worker.triggers import Apply, Deliveries
 
 T = TypeVar("T")
 _log = logger("holdfast")
@@ -50,7 +52,14 @@ _MOST_GRACES: Final = 1_000  # remembered; runs that wait elsewhere, or for ever
 class Worker:
     """Serves agents out of a store. It is the `Host` of the runs it carries."""
 
-    def __init__(self, store: WorkerStore, specs: Iterable[AgentSpec], settings: Settings | None = None) -> None:
+    def __init__(
+        self,
+        store: WorkerStore,
+        specs: Iterable[AgentSpec],
+        settings: Settings | None = None,
+        triggers: Iterable[TriggerSpec] = (),
+        apply: Apply | None = None,
+    ) -> None:
         self.store, self.clock = store, store.clock
         self.settings, self.measures = settings or Settings(), Measures()
         self.value_limit_bytes = self.settings.value_limit_bytes
@@ -69,9 +78,11 @@ class Worker:
         self.recorded: Callable[[Event], None] | None = None if observer is None else observer.recorded
         self._tasks: list[asyncio.Task[None]] = []
         self._graces: dict[str, float] = {}
-        self._served = Served(specs)
+        self._served = Served(specs, triggers)
         self.scheduler = Scheduler(store, self._served, self.settings, self.attempts, self.loading)
-        self.rounds: tuple[Round, ...] = (Schedules(store, self.measures),)
+        self.rounds: list[Round] = [Schedules(store, self.measures)]
+        if apply is not None:
+            self.rounds.append(Deliveries(store, self.measures, self.threads, apply))
         for each in self.rounds:
             each.serve(self._served)
         store.code_version, store.queues = self.settings.version, self.settings.queues
@@ -275,12 +286,13 @@ class Worker:
         if self._served.add(spec):
             self.scheduler.wake()
 
-    async def serve_instead(self, specs: Iterable[AgentSpec]) -> None:
+    async def serve_instead(self, specs: Iterable[AgentSpec], triggers: Iterable[TriggerSpec] = ()) -> None:
         """Serve these, in the place of those that had their names and versions."""
         for spec in specs:
             declared_by(spec)  # refuses arguments that do not fit, before anything is changed
         for spec in specs:
             self._served.replace(spec)
+        self._served.trigger(triggers)
         await self._served.publish(self.store)
         for each in self.rounds:
             each.serve(self._served)

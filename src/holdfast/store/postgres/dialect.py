@@ -22,6 +22,7 @@ _BIGINT: Final = """
     usd input_tokens output_tokens model_calls unpriced attempt began chunk_epoch seen
     inbox_count crash_count started_at updated_at asked_at
     last_at begun missed
+    attempts claims settled_at size
 """
 _TEXT: Final = """
     run id uid agent input version queue parent_id parent_key root_id labels status waits_for awaits result error reason
@@ -34,6 +35,7 @@ _TEXT: Final = """
     status_before votes_before passed_before digest_before needs_before told via about
     bundle destination source
     times state made_by last_run
+    trigger config headers outcome
 """
 TYPES: Final = dict.fromkeys(_BIGINT.split(), "bigint") | dict.fromkeys(_TEXT.split(), "text") | {"content": "bytea"}
 

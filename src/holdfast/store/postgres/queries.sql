@@ -468,3 +468,11 @@ UPDATE schedules SET since = b.since, due_at = b.due_at, last_at = b.last_at, la
 FROM unnest(:since[], :due_at[], :last_at[], :last_run[], :begun[], :missed[], :now[], :name[])
      AS b (since, due_at, last_at, last_run, begun, missed, now, name)
 WHERE schedules.name = b.name
+
+-- name: lock_trigger
+SELECT {trigger} FROM triggers WHERE name = :name FOR UPDATE
+
+-- name: due_deliveries
+SELECT {delivery}, body FROM deliveries WHERE trigger = :trigger AND status = 'new' AND due_at <= :now
+  AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
+ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED

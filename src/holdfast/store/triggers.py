@@ -1,0 +1,364 @@
+"""Triggers and deliveries: what may come from outside, what came, and what became of it.
+
+The edge commits a delivery before it answers its sender; a worker that has the trigger's code takes it, maps it, and applies the
+actions. They and the end of the delivery are one transaction, so a delivery is done exactly if its actions are. A delivery is
+known by its trigger and its key: to receive it again does nothing.
+
+A worker that takes a delivery has it until `due_at`, or until it is found dead. Then another takes it. `claims` is the fence: the
+one that took it before can neither end it nor fail it. A delivery that fails is due again later, and dead after so many attempts;
+so is one whose workers died with it again and again, because it may be the reason.
+
+Lock order: runs in the order of their ids (the caller names them), then rows of deliveries. Crash points: each work is one
+transaction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from holdfast.errors import LeaseLost, RunExists, UnknownTrigger
+from holdfast.store import approvals, audit, declarations, inbox, runs
+from holdfast.store.work import Asking, Feature, Transaction, rows, to_json
+
+NEWS: Final = " deliveries"  # under this name listeners hear of a change; no run has it
+RETENTION_MS: Final = 30 * 24 * 3600 * 1000  # that a delivery is known after its end
+_MOST_CRASHES: Final = 25  # of workers that had a delivery
+_PRUNED_AT_ONCE: Final = 500
+_LONGEST_ERROR: Final = 2_000
+STATUSES: Final = ("new", "done", "dead")
+UNDONE: Final = ("new", "dead")
+_PREFIX: Final = "on "  # of a trigger's name among declarations; no schedule has a space in its name
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerRow:
+    """A trigger as the store keeps it."""
+
+    name: str
+    kind: str
+    config: str
+    digest: str
+    created_at: int
+    updated_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredTrigger:
+    """A trigger as a worker declares it."""
+
+    name: str
+    kind: str
+    config: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRow:
+    """A delivery as the store keeps it, without its body."""
+
+    trigger: str
+    key: str
+    kind: str
+    headers: str
+    status: str
+    attempts: int
+    claims: int
+    due_at: int | None
+    owner: str | None
+    error: str | None
+    outcome: str | None
+    received_at: int
+    settled_at: int | None
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewDelivery:
+    """A delivery that came. With an `error` it is dead from the beginning: whoever read it has tried it so often."""
+
+    trigger: str
+    key: str
+    kind: str
+    headers: Mapping[str, str]
+    body: bytes
+    attempts: int = 0
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Deliveries of one trigger in one state: how many, and when the first and the last came."""
+
+    trigger: str
+    status: str
+    count: int
+    first_at: int
+    last_at: int
+
+
+# Actions, as work. Each is harmless when it is done again.
+
+Act = Callable[[Transaction], Asking[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class StartAct:
+    """Start a run. If its id was chosen, a run that has it must be of the same agent and arguments."""
+
+    create: runs.Create
+    chosen: bool
+    run: None = None
+
+    def __call__(self, tx: Transaction) -> Asking[dict[str, Any]]:
+        new = self.create.run
+        row, created = yield from self.create(tx)
+        if self.chosen and row.id != new.id:
+            raise RunExists(
+                f"run {row.id!r} of {new.agent!r} has not ended, and it is a singleton: {new.id!r} was not started"
+            )
+        same = row.agent == new.agent and (row.identity is None or row.identity == new.identity)
+        if self.chosen and not created and not same:
+            raise RunExists(f"run {row.id!r} exists with another agent or other arguments; give another id")
+        return {"start": row.id, "agent": row.agent, **({} if created else {"was_there": True})}
+
+
+@dataclass(frozen=True, slots=True)
+class SendAct:
+    """Send a message."""
+
+    send: inbox.Send
+
+    @property
+    def run(self) -> str:
+        return self.send.run
+
+    def __call__(self, tx: Transaction) -> Asking[dict[str, Any]]:
+        position = yield from self.send(tx)
+        return {"send": self.send.run, "topic": self.send.topic, "position": position}
+
+
+@dataclass(frozen=True, slots=True)
+class DecideAct:
+    """Decide a question of a run."""
+
+    decide: approvals.Decide
+    run: str
+
+    def __call__(self, tx: Transaction) -> Asking[dict[str, Any]]:
+        row = yield from self.decide(tx)
+        return {"decide": row.id, "run": row.run_id, "by": self.decide.ballot.by.name, "status": row.status}
+
+
+AnyAct = StartAct | SendAct | DecideAct
+
+
+class Triggers(Feature):
+    """Triggers, declared and read; deliveries, received, taken, ended and read."""
+
+    async def declare_triggers(self, declared: Sequence[DeclaredTrigger]) -> None:
+        """Write down what the code of this worker declares, and let it take effect where it should."""
+        await self._submit(lambda tx: _declare(tx, declared), journal=False)
+
+    async def trigger(self, name: str) -> TriggerRow | None:
+        """Read one trigger."""
+        found = await self._glance(rows, "trigger", name=name)
+        return TriggerRow(*found[0]) if found else None
+
+    async def triggers(self) -> list[tuple[TriggerRow, int]]:
+        """Read all triggers by name, each with the number of workers that have its code."""
+        found = await self._read(rows, "triggers", mark=_PREFIX)
+        return [(TriggerRow(*row[:-1]), row[-1]) for row in found]
+
+    async def tally_deliveries(self, statuses: Iterable[str] = STATUSES) -> list[Tally]:
+        """Count deliveries by trigger and state, from an index."""
+        return [Tally(*row) for row in await self._read(rows, "tally_deliveries", statuses=to_json(list(statuses)))]
+
+    async def receive(self, new: NewDelivery) -> bool:
+        """Keep a delivery; False if it is there already."""
+        return await self._submit(lambda tx: _receive(tx, new), journal=False, small=len(new.body) < 65_536, runs=())
+
+    async def next_delivery(self, triggers: Iterable[str]) -> int | None:
+        """When the next delivery of these triggers is due."""
+        found = await self._glance(rows, "next_delivery", names=to_json(dict.fromkeys(triggers, "")))
+        return min((due for (due,) in found if due is not None), default=None)
+
+    async def claim_deliveries(
+        self, triggers: Sequence[str], limit: int, ttl_ms: int
+    ) -> list[tuple[DeliveryRow, bytes]]:
+        """Take deliveries that are due, those longest due of each trigger first; two workers at once take different ones."""
+        return await self._submit(lambda tx: _claim(tx, triggers, limit, ttl_ms), journal=False)
+
+    async def apply(self, acts: Sequence[AnyAct], taken: DeliveryRow | None = None) -> list[dict[str, Any]]:
+        """Do all of these or none, and with them end the delivery that this worker has taken; returns what was done.
+
+        `LeaseLost` if another worker has the delivery.
+        """
+        locked = sorted({act.run for act in acts if act.run is not None})
+        return await self._submit(lambda tx: _apply(tx, acts, taken), runs=locked)
+
+    async def fail_delivery(self, taken: DeliveryRow, error: str, wait_ms: int | None) -> None:
+        """Let a delivery be due again after a while, or, without one, be dead. `LeaseLost` if another worker has it."""
+        await self._submit(lambda tx: _fail(tx, taken, error, wait_ms), journal=False)
+
+    async def release_deliveries(self) -> None:
+        """Give back what this worker has taken."""
+        await self._submit(release, journal=False)
+
+    async def replay_delivery(self, trigger: str, key: str, *, by: str, via: str) -> DeliveryRow:
+        """Let a dead delivery be tried again from the beginning; one that is new is due at once, and one that is done stays so."""
+        return await self._submit(lambda tx: _replay(tx, trigger, key, by, via), journal=False)
+
+    async def delete_trigger(self, name: str, *, by: str, via: str) -> None:
+        """Forget a trigger that no worker declares. Its deliveries stay."""
+        await self._submit(lambda tx: _delete(tx, name, by, via), journal=False)
+
+    async def prune_deliveries(self, before: int) -> int:
+        """Delete some deliveries that ended before a time; returns how many."""
+        return await self._submit(
+            lambda tx: _counted(tx, "prune_deliveries", before=before, limit=_PRUNED_AT_ONCE), journal=False
+        )
+
+    async def deliveries(
+        self, trigger: str, status: str, *, before: int | None = None, limit: int = 100
+    ) -> list[DeliveryRow]:
+        """Read deliveries of a trigger in a state, those that came last first."""
+        until = (1 << 62) if before is None else before
+        found = await self._read(rows, "deliveries", trigger=trigger, status=status, before=until, limit=limit)
+        return [DeliveryRow(*row) for row in found]
+
+    async def delivery(self, trigger: str, key: str) -> tuple[DeliveryRow, bytes]:
+        """Read one with its body; `UnknownTrigger` if there is none."""
+        found = await self._read(rows, "delivery", trigger=trigger, key=key)
+        if not found:
+            raise unknown_delivery(trigger, key)
+        return DeliveryRow(*found[0][:-1]), bytes(found[0][-1])
+
+
+def unknown_delivery(trigger: str, key: str) -> UnknownTrigger:
+    """Make the error for a delivery that is not there."""
+    return UnknownTrigger(f"trigger {trigger!r} has no delivery {key!r}; `holdfast triggers {trigger}` lists them")
+
+
+def _counted(tx: Transaction, query: str, **parameters: Any) -> Asking[int]:
+    return len((yield from tx.rows(query, **parameters)))
+
+
+def _declare(tx: Transaction, declared: Sequence[DeclaredTrigger]) -> Asking[None]:
+    yield from declarations.forget_gone(tx)
+    for each in sorted(declared, key=lambda each: each.name):
+        yield from declarations.declare(tx, _PREFIX + each.name, each.digest)
+        row = yield from tx.row("lock_trigger", name=each.name)
+        present = None if row is None else TriggerRow(*row).digest
+        if present == each.digest:
+            continue
+        if (yield from declarations.takes_effect(tx, _PREFIX + each.name, each.digest, present)):
+            yield from tx.rows("put_trigger", name=each.name, kind=each.kind, config=each.config, digest=each.digest)
+
+
+def _delete(tx: Transaction, name: str, by: str, via: str) -> Asking[None]:
+    row = yield from tx.row("lock_trigger", name=name)
+    if row is None:
+        raise UnknownTrigger(f"there is no trigger {name!r}; `holdfast triggers` lists them")
+    yield from tx.rows("delete_trigger", name=name)
+    yield from tx.rows("forget_schedule", name=_PREFIX + name)
+    yield from audit.note(tx, "", by, via, "delete_trigger", {"trigger": name})
+
+
+def _receive(tx: Transaction, new: NewDelivery) -> Asking[bool]:
+    dead = new.error is not None
+    made = yield from tx.row(
+        "receive_delivery", trigger=new.trigger, key=new.key, kind=new.kind, headers=to_json(dict(new.headers)),
+        status="dead" if dead else "new", attempts=new.attempts, due_at=None if dead else tx.now,
+        error=None if new.error is None else new.error[:_LONGEST_ERROR], settled_at=tx.now if dead else None,
+        size=len(new.body), content=new.body,
+    )  # fmt: skip
+    if made is not None:
+        tx.changed(NEWS)
+    return made is not None
+
+
+def _claim(
+    tx: Transaction, triggers: Sequence[str], limit: int, ttl_ms: int
+) -> Asking[list[tuple[DeliveryRow, bytes]]]:
+    taken: list[tuple[DeliveryRow, bytes]] = []
+    for name in sorted(triggers):
+        if len(taken) >= limit:
+            break
+        for found in (yield from tx.rows("due_deliveries", trigger=name, limit=limit - len(taken))):
+            row, body = DeliveryRow(*found[:-1]), bytes(found[-1])
+            crashed = row.claims - row.attempts >= _MOST_CRASHES
+            made = yield from tx.row(
+                "take_delivery", trigger=row.trigger, key=row.key, due_at=None if crashed else tx.now + ttl_ms,
+                status="dead" if crashed else "new", settled_at=tx.now if crashed else None,
+                error=f"{_MOST_CRASHES} workers ended while they had it" if crashed else row.error,
+            )  # fmt: skip
+            if not crashed:
+                taken.append((DeliveryRow(*made), body))
+    return taken
+
+
+def _apply(tx: Transaction, acts: Sequence[AnyAct], taken: DeliveryRow | None) -> Asking[list[dict[str, Any]]]:
+    outcome: list[dict[str, Any]] = []
+    for act in acts:
+        done = yield from act(tx)
+        outcome.append(done)
+    if taken is not None:
+        ended = yield from tx.row(
+            "end_delivery", trigger=taken.trigger, key=taken.key, claims=taken.claims, outcome=to_json(outcome),
+            status="done", due_at=None, settled_at=tx.now, attempts=taken.attempts, error=None,
+        )  # fmt: skip
+        yield from _fenced(tx, taken, ended)
+    return outcome
+
+
+def _fail(tx: Transaction, taken: DeliveryRow, error: str, wait_ms: int | None) -> Asking[None]:
+    dead = wait_ms is None
+    ended = yield from tx.row(
+        "end_delivery", trigger=taken.trigger, key=taken.key, claims=taken.claims, outcome=None,
+        status="dead" if dead else "new", due_at=None if wait_ms is None else tx.now + wait_ms,
+        settled_at=tx.now if dead else None, attempts=taken.attempts + 1, error=error[:_LONGEST_ERROR],
+    )  # fmt: skip
+    yield from _fenced(tx, taken, ended)
+
+
+def _fenced(tx: Transaction, taken: DeliveryRow, ended: Any) -> Asking[None]:
+    """Raise `LeaseLost` if a delivery was not ours to end, unless our own lost commit has ended it."""
+    if ended is not None:
+        return
+    found = yield from tx.row("delivery", trigger=taken.trigger, key=taken.key)
+    now = None if found is None else DeliveryRow(*found[:-1])
+    if not (tx.again and now is not None and now.owner is None and now.claims == taken.claims):
+        raise LeaseLost
+
+
+def release(tx: Transaction) -> Asking[None]:
+    """Give back the deliveries of this worker, which has not begun to apply them."""
+    if (yield from tx.rows("release_deliveries")):
+        tx.changed(NEWS)
+
+
+def orphan(tx: Transaction, worker: str) -> Asking[None]:
+    """Make the deliveries due that a dead worker had."""
+    if (yield from tx.rows("orphan_deliveries", worker=worker)):
+        tx.changed(NEWS)
+
+
+def _replay(tx: Transaction, trigger: str, key: str, by: str, via: str) -> Asking[DeliveryRow]:
+    row = yield from tx.row("replay_delivery", trigger=trigger, key=key)
+    if row is not None:
+        tx.changed(NEWS)
+        yield from audit.note(tx, "", by, via, "replay_delivery", {"trigger": trigger, "delivery": key})
+        return DeliveryRow(*row)
+    found = yield from tx.row("delivery", trigger=trigger, key=key)
+    if found is None:
+        raise unknown_delivery(trigger, key)
+    return DeliveryRow(*found[:-1])
+
+
+def outcome_of(row: DeliveryRow) -> list[dict[str, Any]]:
+    """Read what was done about a delivery."""
+    found: list[dict[str, Any]] = [] if row.outcome is None else json.loads(row.outcome)
+    return found

@@ -1,0 +1,413 @@
+"""Webhooks: which scheme a sender signs by, and whether a request is that sender's. Data and arithmetic only: no clock, no I/O.
+
+Look here when a genuine request is refused, or to add a scheme.
+
+Every scheme but the bearer token is one idea: an HMAC of a text that holds the body, compared in constant time with each secret, of
+which there may be several while one is replaced. Schemes differ in that text, in where the signature stands, and in where the
+delivery's id comes from. A header that the scheme reads must come once: of two, a proxy and a server might read another one.
+
+A time or an id that is not part of the signed text can be replaced by anybody who has seen one request. The table is in
+docs/triggers.md.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+from urllib.parse import parse_qsl
+
+from holdfast.errors import BadArguments
+from holdfast.values.text import short
+from holdfast.words.durations import Duration, milliseconds, spoken
+
+_REFERENCE: Final = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]{0,199}")
+_HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,100}")
+_TIME: Final = re.compile(r"[0-9]{1,12}", re.ASCII)  # seconds since 1970
+_PLACE: Final = re.compile(r"\{(\w*)\}")
+_MOST_SECRETS: Final = 10
+_MOST_SIGNATURES: Final = 20  # that a request may offer
+_MOST_FIELDS: Final = 1_000
+_MOST_HEADERS: Final = 64
+_LONGEST_HEADER: Final = 2_000
+_CREDENTIALS: Final = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key"})
+_ALGORITHMS: Final = ("sha1", "sha256", "sha384", "sha512")
+Algorithm = Literal["sha1", "sha256", "sha384", "sha512"]
+Encoding = Literal["hex", "base64"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """A scheme by which a webhook's sender proves who it is. Made by one of its methods, each named by a scheme.
+
+    Secrets are given by where they are, `"env:GITHUB_SECRET"`: a variable in the environment of `holdfast serve`. The secret
+    itself is in no code and in no store. Of several each is accepted, so that a secret can be replaced without a gap.
+
+    Attributes:
+        scheme: Its name.
+        secrets: Where the secrets are.
+        header: The header with the signature.
+        signed: The text that is signed, with `{body}`, `{timestamp}` and `{id}`.
+        timestamp: The header with the time, if the scheme has one.
+        id: The header with the delivery's id, if the scheme has one.
+        prefix: Stands before the signature.
+        encoding: "hex" or "base64".
+        algorithm: The hash function.
+        tolerance_ms: By how much the time may differ from ours.
+
+    Example:
+        ```python
+        verify = holdfast.Verify.github("env:GITHUB_SECRET", "env:GITHUB_SECRET_BEFORE")
+        ```
+    """
+
+    scheme: str
+    secrets: tuple[str, ...]
+    header: str = "authorization"
+    signed: str = "{body}"
+    timestamp: str | None = None
+    id: str | None = None
+    prefix: str = ""
+    encoding: Encoding = "hex"
+    algorithm: Algorithm = "sha256"
+    tolerance_ms: int = 300_000
+
+    def __post_init__(self) -> None:
+        if not self.secrets or len(self.secrets) > _MOST_SECRETS:
+            raise BadArguments(f"Verify.{self.scheme} takes 1 to {_MOST_SECRETS} secrets, such as 'env:WEBHOOK_SECRET'")
+        for each in self.secrets:
+            if not isinstance(each, str) or not _REFERENCE.fullmatch(each):
+                raise BadArguments(  # without the text itself, which may be the secret
+                    f"Verify.{self.scheme}: a secret is given by the variable of `holdfast serve` that has it, such as "
+                    "'env:WEBHOOK_SECRET', and never itself"
+                )
+
+    @classmethod
+    def standard(cls, *secrets: str, tolerance: Duration = "5m") -> Verify:
+        """Make a verifier of Standard Webhooks (standardwebhooks.com), symmetric. Signs id, time and body.
+
+        Raises:
+            BadArguments: A secret is not given as `"env:NAME"`.
+
+        Example:
+            ```python
+            verify = holdfast.Verify.standard("env:WEBHOOK_SECRET")
+            ```
+        """
+        return cls(
+            "standard", secrets, "webhook-signature", "{id}.{timestamp}.{body}", "webhook-timestamp", "webhook-id",
+            encoding="base64", tolerance_ms=_tolerance(tolerance),
+        )  # fmt: skip
+
+    @classmethod
+    def github(cls, *secrets: str) -> Verify:
+        """Make a verifier of GitHub's webhooks. Signs the body alone: neither the id nor any time.
+
+        Raises:
+            BadArguments: A secret is not given as `"env:NAME"`.
+
+        Example:
+            ```python
+            verify = holdfast.Verify.github("env:GITHUB_SECRET")
+            ```
+        """
+        return cls("github", secrets, "x-hub-signature-256", id="x-github-delivery", prefix="sha256=")
+
+    @classmethod
+    def stripe(cls, *secrets: str, tolerance: Duration = "5m") -> Verify:
+        """Make a verifier of Stripe's webhooks. Signs time and body; the id is the event's, in the body.
+
+        Raises:
+            BadArguments: A secret is not given as `"env:NAME"`.
+
+        Example:
+            ```python
+            verify = holdfast.Verify.stripe("env:STRIPE_SECRET")
+            ```
+        """
+        return cls("stripe", secrets, "stripe-signature", "{timestamp}.{body}", tolerance_ms=_tolerance(tolerance))
+
+    @classmethod
+    def slack(cls, *secrets: str, tolerance: Duration = "5m") -> Verify:
+        """Make a verifier of Slack's requests: events, commands, buttons. Signs time and body; the id is in the body.
+
+        Raises:
+            BadArguments: A secret is not given as `"env:NAME"`.
+
+        Example:
+            ```python
+            verify = holdfast.Verify.slack("env:SLACK_SIGNING_SECRET")
+            ```
+        """
+        return cls(
+            "slack", secrets, "x-slack-signature", "v0:{timestamp}:{body}", "x-slack-request-timestamp", prefix="v0=",
+            tolerance_ms=_tolerance(tolerance),
+        )  # fmt: skip
+
+    @classmethod
+    def hmac(
+        cls,
+        *secrets: str,
+        header: str,
+        signed: str = "{body}",
+        timestamp: str | None = None,
+        id: str | None = None,
+        prefix: str = "",
+        encoding: Encoding = "hex",
+        algorithm: Algorithm = "sha256",
+        tolerance: Duration = "5m",
+    ) -> Verify:
+        """Make a verifier of any other scheme that signs by an HMAC.
+
+        Args:
+            secrets: Where the secrets are.
+            header: The header with the signature.
+            signed: The text that is signed, with `{body}`, and with `{timestamp}` and `{id}` if these are signed too.
+            timestamp: The header with the time, in seconds since 1970. It must be signed.
+            id: The header with the delivery's id. Without one, the same body is the same delivery.
+            prefix: Stands before the signature in its header.
+            encoding: "hex" or "base64".
+            algorithm: The hash function.
+            tolerance: By how much the time may differ from ours.
+
+        Raises:
+            BadArguments: An option cannot be used, or a secret is not given as `"env:NAME"`.
+
+        Example:
+            ```python
+            verify = holdfast.Verify.hmac(
+                "env:SHOP_SECRET", header="X-Shopify-Hmac-Sha256", encoding="base64", id="X-Shopify-Webhook-Id"
+            )
+            ```
+        """
+        for name in (header, timestamp, id):
+            if name is not None and not (isinstance(name, str) and _HEADER.fullmatch(name)):
+                raise BadArguments(f"Verify.hmac: {short(name)} is not the name of a header")
+        places = _PLACE.findall(signed) if isinstance(signed, str) else []
+        if places.count("body") != 1 or not {*places} <= {"body", "timestamp", "id"} or len(places) != len({*places}):
+            raise BadArguments(
+                f"Verify.hmac: signed={short(signed)} has {{body}} once, and {{timestamp}} and {{id}} if they are signed"
+            )
+        if (timestamp is not None) != ("timestamp" in places):
+            raise BadArguments(
+                "Verify.hmac: timestamp= names the header of a time that is signed, as in signed='{timestamp}.{body}'; one that is "
+                "not signed proves nothing"
+            )
+        if "id" in places and id is None:
+            raise BadArguments("Verify.hmac: signed= has {id}, so give its header as id=")
+        if encoding not in ("hex", "base64") or algorithm not in _ALGORITHMS:
+            raise BadArguments(
+                f"Verify.hmac: encoding={short(encoding)}, algorithm={short(algorithm)}: choose 'hex' or 'base64', and one of "
+                f"{', '.join(_ALGORITHMS)}"
+            )
+        if not isinstance(prefix, str) or len(prefix) > _LONGEST_HEADER:
+            raise BadArguments(f"Verify.hmac: prefix={short(prefix)} stands before a signature, such as 'sha256='")
+        return cls(
+            "hmac", secrets, header.lower(), signed, timestamp and timestamp.lower(), id and id.lower(), prefix, encoding,
+            algorithm, _tolerance(tolerance),
+        )  # fmt: skip
+
+    @classmethod
+    def bearer(cls, *secrets: str, id: str | None = None) -> Verify:
+        """Make a verifier of senders that have a token, `Authorization: Bearer TOKEN`. Signs nothing: whoever sees it has it.
+
+        Args:
+            secrets: Where the tokens are.
+            id: The header with the delivery's id. Without one, the same body is the same delivery.
+
+        Raises:
+            BadArguments: A secret is not given as `"env:NAME"`.
+
+        Example:
+            ```python
+            verify = holdfast.Verify.bearer("env:HOOK_TOKEN", id="X-Request-Id")
+            ```
+        """
+        if id is not None and not (isinstance(id, str) and _HEADER.fullmatch(id)):
+            raise BadArguments(f"Verify.bearer: {short(id)} is not the name of a header")
+        return cls("bearer", secrets, id=id and id.lower(), prefix="Bearer ")
+
+    def __repr__(self) -> str:
+        return f"Verify.{self.scheme}({', '.join(map(repr, self.secrets))})"
+
+
+def _tolerance(tolerance: Duration) -> int:
+    found = milliseconds(tolerance)
+    if not 1_000 <= found <= 86_400_000:
+        raise BadArguments(f"tolerance={short(tolerance)}: give a time from 1s to 1d, by which clocks may differ")
+    return found
+
+
+def stored(verify: Verify) -> dict[str, Any]:
+    """Write a verifier as the store keeps it; of its secrets that is where they are."""
+    return {**asdict(verify), "secrets": list(verify.secrets)}
+
+
+def loaded(told: Mapping[str, Any]) -> Verify:
+    """Read a verifier that `stored` wrote."""
+    return Verify(**{**told, "secrets": tuple(told["secrets"])})
+
+
+# Secrets
+
+
+def secret_bytes(verify: Verify, text: str) -> bytes:
+    """Read a secret as the scheme has it; `BadArguments`, without its text, if it is none."""
+    if not text.strip():
+        raise BadArguments("it is empty")
+    if verify.scheme != "standard":
+        return text.encode(errors="surrogateescape")
+    try:
+        found = base64.b64decode(text.strip().removeprefix("whsec_"), validate=True)
+    except (binascii.Error, ValueError):
+        raise BadArguments("it is no secret of Standard Webhooks, which is base64, after whsec_") from None
+    if not found:
+        raise BadArguments("it is empty")
+    return found
+
+
+# Requests
+
+
+class Forged(Exception):
+    """A request that cannot be shown to be the sender's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A request that is the sender's: its id, and what is to be answered at once if it only asks whether we are there."""
+
+    id: str
+    challenge: str | None = None
+
+
+def check(
+    verify: Verify, secrets: Sequence[bytes], headers: Iterable[tuple[str, str]], body: bytes, now_ms: int
+) -> Verified:
+    """Tell a delivery's id, or raise `Forged`. `headers` have names in lower case, and each as often as it came."""
+    found = _Headers(headers)
+    if verify.scheme == "bearer":
+        scheme, _, given = found.one(verify.header).partition(" ")
+        fits = [hmac.compare_digest(_bytes(given.strip()), secret) for secret in secrets]
+        if scheme.lower() != "bearer" or not any(fits):
+            raise Forged("the token is not the one that is expected")
+        return Verified(found.one(verify.id) if verify.id else _digest(body))
+    offered, at = _signatures(verify, found)
+    if "{timestamp}" in verify.signed:
+        _check_time(at, now_ms, verify.tolerance_ms)
+    parts = {"body": body, "timestamp": at.encode(), "id": _bytes(found.one(verify.id)) if verify.id else b""}
+    text = b"".join(
+        parts[piece] if nth % 2 else piece.encode() for nth, piece in enumerate(_PLACE.split(verify.signed))
+    )
+    fits = [
+        hmac.compare_digest(_bytes(given), _signature(verify, secret, text))
+        for secret in secrets
+        for given in offered[:_MOST_SIGNATURES]
+    ]
+    if not any(fits):
+        raise Forged("the signature does not fit: the secret is another one, or the request was changed on its way")
+    if verify.id is not None:
+        return Verified(found.one(verify.id))
+    return _inside(verify, body, at)
+
+
+class _Headers:
+    """Headers, each of which must come once."""
+
+    def __init__(self, headers: Iterable[tuple[str, str]]) -> None:
+        self._all: dict[str, list[str]] = {}
+        for name, value in headers:
+            self._all.setdefault(name, []).append(value)
+
+    def one(self, name: str) -> str:
+        values = self._all.get(name, [])
+        if len(values) != 1 or not values[0]:
+            raise Forged(f"the header {name} {'is missing' if not values or not values[0] else 'comes twice'}")
+        return values[0]
+
+
+def _bytes(text: str) -> bytes:
+    """Write a header as it came."""
+    return text.encode("latin-1", errors="replace")
+
+
+def _signature(verify: Verify, secret: bytes, text: bytes) -> bytes:
+    made = hmac.new(secret, text, verify.algorithm)
+    return made.hexdigest().encode() if verify.encoding == "hex" else base64.b64encode(made.digest())
+
+
+def _signatures(verify: Verify, headers: _Headers) -> tuple[list[str], str]:
+    """List the signatures that a request offers, and the time that it says."""
+    given = headers.one(verify.header)
+    if verify.scheme == "stripe":
+        pairs = [part.strip().partition("=") for part in given.split(",")]
+        times = [value for name, _, value in pairs if name == "t"]
+        if len(times) != 1:
+            raise Forged("the header stripe-signature does not say one time")
+        return [value for name, _, value in pairs if name == "v1"], times[0]
+    at = headers.one(verify.timestamp) if verify.timestamp else ""
+    if verify.scheme == "standard":
+        return [part[3:] for part in given.split(" ") if part.startswith("v1,")], at
+    if not given.startswith(verify.prefix):
+        raise Forged(f"the header {verify.header} does not begin with {verify.prefix!r}")
+    return [given[len(verify.prefix) :]], at
+
+
+def _check_time(at: str, now_ms: int, tolerance_ms: int) -> None:
+    if not _TIME.fullmatch(at):
+        raise Forged("its time is no number of seconds")
+    late_ms = now_ms - int(at) * 1000
+    if abs(late_ms) > tolerance_ms:
+        how = "late" if late_ms > 0 else "early"
+        raise Forged(f"it is {spoken(abs(late_ms) / 1000)} {how}, and {spoken(tolerance_ms / 1000)} are the most")
+
+
+def _digest(*parts: bytes) -> str:
+    return f"sha256:{hashlib.sha256(b'.'.join(parts)).hexdigest()}"
+
+
+def _inside(verify: Verify, body: bytes, at: str) -> Verified:
+    """Find the id in a body that is the sender's. Where there is none, the same body at the same time is the same delivery."""
+    other = _digest(body) if verify.scheme == "hmac" else _digest(at.encode(), body)
+    if verify.scheme == "hmac":
+        return Verified(other)
+    told = _object(body)
+    if verify.scheme == "stripe":
+        return Verified(_text(told, "id") or other)
+    if told.get("type") == "url_verification" and (challenge := _text(told, "challenge")):
+        return Verified("", challenge)
+    if not told:
+        try:
+            fields = dict(parse_qsl(body.decode(errors="replace"), max_num_fields=_MOST_FIELDS))
+        except ValueError:
+            fields = {}
+        told = _object(fields["payload"].encode()) if "payload" in fields else fields
+    return Verified(_text(told, "event_id") or _text(told, "trigger_id") or other)
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _text(told: Mapping[str, Any], name: str) -> str:
+    found = told.get(name)
+    return found if isinstance(found, str) else ""
+
+
+def kept_headers(verify: Verify, headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Choose the headers that are kept with a delivery: none with credentials or a signature, and not without bound."""
+    found: dict[str, str] = {}
+    for name, value in headers:
+        if name not in _CREDENTIALS and name != verify.header and len(found) < _MOST_HEADERS:
+            found.setdefault(name, value[:_LONGEST_HEADER].replace("\0", ""))
+    return found

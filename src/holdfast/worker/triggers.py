@@ -1,0 +1,172 @@
+"""Triggers in a worker: it declares those whose code it has, maps what came for them, and has the actions applied.
+
+Look here when a delivery stays new, or is tried again and again.
+
+Each delivery is mapped by itself, so one that takes long holds up no other. The mapping is the user's code: it may raise, hang
+or return nonsense. Then the delivery is tried again as its trigger says, and is dead at last, for a person to look at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import inspect
+import json
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from typing import Any, Final
+
+from holdfast.errors import (
+    AlreadyDecided,
+    Expired,
+    LeaseLost,
+    NotAllowed,
+    RunExists,
+    RunFinished,
+    Stale,
+    StoreUnavailable,
+)
+from holdfast.store.contract import WorkerStore
+from holdfast.store.triggers import NEWS, RETENTION_MS, DeclaredTrigger, DeliveryRow
+from holdfast.values.codec import hashed
+from holdfast.values.text import cut, type_name
+from holdfast.words.durations import moment
+from holdfast.words.harmless import logger
+from holdfast.words.triggers import Action, Delivery, TriggerSpec, actions
+from holdfast.worker.agents import Served
+from holdfast.worker.measures import Measures
+from holdfast.worker.rounds import AT_ONCE, Round
+
+_log = logger("holdfast")
+_DECLARE_EVERY_S: Final = 30.0
+_PRUNE_EVERY_S: Final = 3600.0
+_AT_ONCE: Final = 50  # deliveries that are mapped at a time
+_MAPPING_S: Final = 60.0  # for one mapping
+_TTL_MS: Final = 120_000  # for which a worker has a delivery; a dead one is found sooner
+_GRACE_S: Final = 2.0  # for mappings when the worker stops; a worker that comes later maps the others
+# What will not be otherwise at the next attempt.
+_FOR_GOOD: Final = (AlreadyDecided, Expired, NotAllowed, RunExists, RunFinished, Stale)
+
+# Applies the actions of a delivery, and ends it with them: the trigger, the delivery, the actions -> what was done.
+Apply = Callable[[TriggerSpec, DeliveryRow, list[Action]], Awaitable[list[dict[str, Any]]]]
+
+
+def declared_by(spec: TriggerSpec) -> DeclaredTrigger:
+    """Write down what a trigger declares."""
+    config = json.dumps(spec.config, sort_keys=True)
+    return DeclaredTrigger(spec.name, spec.kind, config, hashed(f"{spec.kind} {config}"))
+
+
+class Deliveries(Round):
+    """One worker's part in what comes from outside. Without triggers it asks the store nothing."""
+
+    what, news = "deliveries", NEWS
+
+    def __init__(self, store: WorkerStore, measures: Measures, threads: Executor, apply: Apply) -> None:
+        super().__init__(store.clock)
+        self._store, self._measures, self._threads, self._apply = store, measures, threads, apply
+        self._triggers: dict[str, TriggerSpec] = {}
+        self._busy: set[asyncio.Task[None]] = set()
+        self._declare_at = self._prune_at = 0.0  # in the time of time.monotonic()
+
+    def serve(self, served: Served) -> None:
+        """Map what comes for these triggers from now on."""
+        self._triggers, self._declare_at = {spec.name: spec for spec in served.triggers}, 0.0
+        self.wake()
+
+    @property
+    def asleep(self) -> bool:
+        """Is nothing due that is known here, and nothing being mapped?"""
+        return super().asleep and not self._busy
+
+    async def keep(self) -> None:
+        """Take turns for ever. At the end mappings on their way may end; the store gives back what is left."""
+        try:
+            await super().keep()
+        finally:
+            try:
+                if self._busy:
+                    await asyncio.wait(self._busy, timeout=_GRACE_S)
+            finally:
+                for each in self._busy:
+                    each.cancel()
+
+    async def turn(self) -> int | None:
+        """Begin to map what is due, as far as there is room."""
+        if not self._triggers:
+            return None
+        await self._tend()
+        names = list(self._triggers)
+        due = await self._store.next_delivery(names)
+        room = _AT_ONCE - len(self._busy)
+        if due is None or due > self._store.clock.now() or not room:
+            return due if room else None  # each that ends wakes this
+        taken = await self._store.claim_deliveries(names, room, _TTL_MS)
+        for row, body in taken:
+            task = asyncio.get_running_loop().create_task(self._handle(self._triggers[row.trigger], row, body))
+            self._busy.add(task)
+            task.add_done_callback(self._handled)
+        return AT_ONCE if len(taken) == room else due
+
+    def _handled(self, task: asyncio.Task[None]) -> None:
+        self._busy.discard(task)
+        self.wake()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a delivery could not be ended; it is tried again", exc_info=error)
+
+    async def _tend(self) -> None:
+        """Declare the triggers, and delete what is old, now and then."""
+        now = time.monotonic()
+        if now >= self._declare_at:
+            await self._store.declare_triggers([declared_by(spec) for spec in self._triggers.values()])
+            self._declare_at = now + _DECLARE_EVERY_S
+        if now >= self._prune_at:
+            while await self._store.prune_deliveries(self._store.clock.now() - RETENTION_MS):
+                pass
+            self._prune_at = now + _PRUNE_EVERY_S
+
+    async def _handle(self, spec: TriggerSpec, row: DeliveryRow, body: bytes) -> None:
+        delivery = Delivery(body, json.loads(row.headers), row.key, row.trigger, moment(row.received_at))
+        try:
+            found = actions(await self._mapped(spec, delivery), spec.name)
+            await self._apply(spec, row, found)
+        except LeaseLost:
+            return  # it took so long that another worker has it
+        except StoreUnavailable as problem:
+            _log.warning("delivery %r of trigger %r is tried again: %s", row.key, row.trigger, problem)
+        except Exception as error:
+            await self._failed(spec, row, error)
+        else:
+            self._measures.deliver(spec.name, "done", (self._store.clock.now() - row.received_at) / 1000)
+
+    async def _mapped(self, spec: TriggerSpec, delivery: Delivery) -> Any:
+        """Call the mapping; a plain function in a thread, because it may wait for something."""
+        async with asyncio.timeout(_MAPPING_S):
+            if inspect.iscoroutinefunction(spec.fn):
+                return await spec.fn(delivery)
+            call = functools.partial(contextvars.copy_context().run, spec.fn, delivery)
+            returned = await asyncio.get_running_loop().run_in_executor(self._threads, call)
+            return await returned if inspect.isawaitable(returned) else returned
+
+    async def _failed(self, spec: TriggerSpec, row: DeliveryRow, error: Exception) -> None:
+        told = f"{type_name(type(error))}: {cut(str(error), 1_000)}"
+        if isinstance(error, TimeoutError) and not str(error):
+            told = f"TimeoutError: the mapping took longer than {_MAPPING_S:g} s"
+        wait_s: float | None = None
+        if not isinstance(error, _FOR_GOOD):
+            try:
+                wait_s = spec.retry.delay_s(row.attempts + 1, error, f"{row.trigger}@{row.key}")
+            except Exception as problem:
+                told += f" (and retry= raised {type_name(type(problem))}: {cut(str(problem), 200)})"
+        how = "it is dead: `holdfast triggers` shows it" if wait_s is None else f"the next attempt is in {wait_s:.1f} s"
+        _log.warning(
+            "delivery %r of trigger %r failed, attempt %d; %s: %s", row.key, row.trigger, row.attempts + 1, how, told,
+            exc_info=error,
+        )  # fmt: skip
+        try:
+            await self._store.fail_delivery(row, told, None if wait_s is None else round(wait_s * 1000))
+        except LeaseLost:
+            return
+        self._measures.deliver(spec.name, "dead" if wait_s is None else "failed", None)

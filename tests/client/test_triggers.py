@@ -1,0 +1,240 @@
+"""Triggers in whole: what a mapping returns is done once; what it cannot do is tried again, dead, seen and replayed."""
+
+from __future__ import annotations
+
+import asyncio
+import types
+
+import pytest
+
+import holdfast
+import holdfast.sync
+import holdfast.testing
+from holdfast import BadArguments, Decide, Delivery, Send, Start, UnknownTrigger, Verify
+
+BEARER = Verify.bearer("env:TOKEN")
+
+
+@holdfast.step
+async def double(number: int) -> int:
+    return 2 * number
+
+
+@holdfast.agent
+async def doubled(number: int) -> int:
+    return await double(number)
+
+
+@holdfast.agent
+async def hears() -> list[str]:
+    return [await holdfast.receive("word", str) for _ in range(2)]
+
+
+@holdfast.agent
+async def asks() -> str:
+    if not await holdfast.approve("Go on?", to="ana"):
+        return "no"
+    return await holdfast.ask("Where?", str)
+
+
+@holdfast.on.webhook("numbers", verify=BEARER)
+def numbers(delivery: Delivery) -> list[Start] | None:
+    told = delivery.json()
+    return None if told is None else [Start(doubled, each) for each in told]
+
+
+@holdfast.on.webhook("words", verify=BEARER)
+async def words(delivery: Delivery) -> Send:
+    await asyncio.sleep(0)
+    told = delivery.form()
+    return Send(told["run"], "word", told["word"])
+
+
+async def test_one_delivery_starts_its_runs_once_through_crashes():
+    async with holdfast.testing.open(agents=[numbers]) as hf:
+        for _ in range(3):
+            info = await hf.fire(numbers, [1, 2], id="d")
+            assert info.outcome == (
+                {"start": "numbers@d", "agent": "doubled"},
+                {"start": "numbers@d.2", "agent": "doubled"},
+            )
+            await hf.crash()
+        assert [await hf.get(run).result() for run in ("numbers@d", "numbers@d.2")] == [2, 4]
+        assert hf.bodies[double] == 2
+        (deed,) = await hf.audit(run="numbers@d")
+        assert (deed.action, deed.by, deed.via) == ("start", "webhook", "webhook:numbers")
+        assert (await hf.fire(numbers, None)).status == "done"
+        assert (await hf.delivery("numbers", "d")).body == b"[1, 2]"
+        (told,) = await hf.triggers()
+        assert (told.name, told.kind, told.workers, told.waiting, told.dead, told.done) == (
+            "numbers", "webhook", 1, 0, 0, 2,
+        )  # fmt: skip
+
+
+async def test_messages_and_decisions():
+    @holdfast.on.webhook("clicks", verify=BEARER)
+    def clicks(delivery):
+        told = delivery.json()
+        if told["press"] == "answer":
+            return Decide(told["run"], "answer", told["value"], by=told["who"])
+        return Decide(told["run"], told["press"], by=told["who"], note="by a button")
+
+    async with holdfast.testing.open(agents=[words, clicks, asks, hears]) as hf:
+        listener = await hf.start(hears, id="l")
+        for id, word in (("1", "one"), ("1", "one"), ("2", "two")):
+            assert (await hf.fire("words", body=f"run=l&word={word}".encode(), id=id)).status == "done"
+        assert await listener.result() == ["one", "two"]
+
+        run = await hf.start(asks, id="a")
+        question = await run.wait_for_question()
+        refused = await hf.fire(clicks, {"run": question.id, "press": "approve", "who": "eve"})
+        assert refused.status == "dead" and "NotAllowed" in refused.error
+        done = await hf.fire(clicks, {"run": question.id, "press": "approve", "who": "ana"})
+        assert done.outcome == ({"decide": question.id, "run": "a", "by": "ana", "status": "decided"},)
+        late = await hf.fire(clicks, {"run": question.id, "press": "deny", "who": "ana"})
+        assert late.status == "dead" and "AlreadyDecided" in late.error
+        assert late.attempts == 1
+        second = await run.wait_for_question()
+        wrong = await hf.fire(clicks, {"run": second.id, "press": "answer", "value": 5, "who": "ana"})
+        assert wrong.status == "dead" and "BadArguments" in wrong.error
+        assert (
+            await hf.fire(clicks, {"run": second.id, "press": "answer", "value": "here", "who": "ana"})
+        ).status == "done"
+        assert await run.result() == "here"
+        deeds = {(deed.action, deed.by, deed.via) for deed in await hf.audit(run="a")}
+        assert {("approve", "ana", "webhook:clicks"), ("answer", "ana", "webhook:clicks")} <= deeds
+
+
+async def test_what_fails_is_tried_again_then_dead_then_replayed(caplog):
+    tried = []
+
+    @holdfast.on.webhook("weak", verify=BEARER, retry=holdfast.Retry(3, first="10s", max="10s"))
+    def weak(delivery):
+        tried.append(delivery.id)
+        if len(tried) < 4:
+            raise ConnectionError("no \x1b[31mline")
+        return Start(doubled, 4)
+
+    async with holdfast.testing.open(agents=[weak]) as hf:
+        info = await hf.fire(weak, id="w")
+        assert (info.status, info.attempts, info.error) == ("new", 1, "ConnectionError: no \x1b[31mline")
+        await hf.advance("11s")
+        await hf.advance("11s")
+        (info,) = await hf.deliveries(status="dead")
+        assert (info.trigger, info.id, info.attempts) == ("weak", "w", 3)
+        await hf.advance("1h")
+        assert len(tried) == 3
+        assert "it is dead: `holdfast triggers` shows it" in caplog.text
+        assert "\x1b" not in caplog.text
+        await hf.acting_as("ana").replay_delivery("weak", "w")
+        await hf.advance("1s")
+        assert await hf.get("weak@w").result() == 8
+        deeds = [(deed.by, deed.data) for deed in await hf.audit(action="replay_delivery")]
+        assert deeds == [("ana", {"trigger": "weak", "delivery": "w"})]
+
+
+@pytest.mark.parametrize(
+    ("returns", "says"),
+    [
+        ("nonsense", "return Start"),
+        (Start("nobody"), "UnknownAgent"),
+        (Start(doubled, "x"), "number"),
+        (Start(doubled, 1, id="-x"), "can be mistaken"),
+        (Start(doubled, 1, labels={"a": 5}), "labels are strings"),
+        (Start(5), "start takes an agent"),
+        (Send("gone", "t", 1), "UnknownRun"),
+        (Send(5, "t", 1), "is not a run id"),
+        (Send("gone", "", 1), "topic"),
+        (Send("gone", "t", object()), "NotStorable"),
+        (Decide("gone", "approve", by="ana"), "UnknownApproval"),
+        ([Start(doubled, 1), Send("gone", "t")], "UnknownRun"),
+    ],
+)
+async def test_what_a_mapping_should_not_return_is_told_and_does_nothing(returns, says):
+    @holdfast.on.webhook("odd", verify=BEARER, retry=1)
+    def odd(delivery):
+        return returns
+
+    async with holdfast.testing.open(agents=[odd, doubled]) as hf:
+        info = await hf.fire(odd)
+        assert info.status == "dead"
+        assert says in info.error
+        assert await hf.runs() == []
+
+
+async def test_a_mapping_that_takes_long_holds_up_no_other():
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @holdfast.on.webhook("slow", verify=BEARER)
+    async def slow(delivery):
+        begun.set()
+        await go_on.wait()
+
+    async with holdfast.testing.open(agents=[slow, numbers]) as hf:
+        await hf._receive("slow", "webhook", "s", {}, b"")
+        await begun.wait()
+        await hf._receive("numbers", "webhook", "n", {}, b"[3]")
+        while await hf.deliveries(trigger="numbers", status="new"):
+            await asyncio.sleep(0.01)
+        assert (await hf.deliveries(trigger="slow"))[0].status == "new"
+        go_on.set()
+        while await hf.deliveries(status="new"):
+            await asyncio.sleep(0.01)
+
+
+async def test_modules_and_lists_with_triggers_are_served():
+    found = types.ModuleType("mod")
+    found.numbers, found.doubled, found.words = numbers, doubled, words
+    async with holdfast.testing.open(agents=[found]) as hf:
+        assert (await hf.fire("numbers", [5], id="m")).status == "done"
+        assert await hf.get("numbers@m").result() == 10
+    twin = holdfast.on.webhook("numbers", verify=BEARER)(lambda _: None)
+    with pytest.raises(BadArguments, match="two triggers are named 'numbers'"):
+        holdfast.open(agents=[numbers, twin])
+    with pytest.raises(BadArguments, match=r"agents= takes a list: agents=\[numbers\]"):
+        holdfast.open(agents=numbers)
+    with pytest.raises(BadArguments, match="no trigger 'none' is served here"):
+        async with holdfast.testing.open(agents=[numbers]) as hf:
+            await hf.fire("none")
+
+
+async def test_code_that_is_served_later_takes_the_place_of_a_trigger():
+    async with holdfast.testing.open(agents=[numbers]) as hf:
+        await hf.serve(holdfast.on.webhook("numbers", verify=BEARER)(lambda _: Start(doubled, 100)))
+        await hf.fire("numbers", [1], id="x")
+        assert await hf.get("numbers@x").result() == 200
+
+
+async def test_questions_about_what_is_not_there():
+    async with holdfast.testing.open(agents=[numbers]) as hf:
+        assert await hf.deliveries(trigger="none") == []
+        with pytest.raises(BadArguments, match="choose one of new, done, dead"):
+            await hf.deliveries(status="late")
+        with pytest.raises(UnknownTrigger):
+            await hf.replay_delivery("numbers", "none")
+        with pytest.raises(UnknownTrigger):
+            await hf.delete_trigger("none")
+
+
+async def test_what_a_held_copy_has_is_not_mapped(tmp_path):
+    async with holdfast.testing.open(agents=[numbers]) as hf:
+        await hf.fire(numbers, [1], id="before")
+        await hf._drop()  # no worker any more
+        await hf._open()
+        await hf.backup(tmp_path / "copy.backup")
+    await holdfast.restore_backup(tmp_path / "copy.backup", f"sqlite:{tmp_path / 'copy.db'}")
+    async with holdfast.open(f"sqlite:{tmp_path / 'copy.db'}", agents=[numbers]) as copy:
+        await copy._receive("numbers", "webhook", "after", {}, b"[2]")
+        await asyncio.sleep(0.3)
+        assert [info.status for info in await copy.deliveries()] == ["new", "done"]
+        await copy.activate()
+        while (await copy.deliveries())[0].status == "new":
+            await asyncio.sleep(0.02)
+
+
+def test_plain_code(tmp_path):
+    with holdfast.sync.open(f"sqlite:{tmp_path / 'runs.db'}", agents=[numbers]) as hf:
+        assert hf.deliveries() == []
+        while not hf.triggers():
+            pass
+        assert [info.name for info in hf.triggers()] == ["numbers"]

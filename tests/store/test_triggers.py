@@ -1,0 +1,216 @@
+"""Deliveries in the store: kept once, taken by one worker, ended with their actions, tried again, dead, replayed, pruned."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from tests.store.places import ManualClock, Place, finish, new, owned
+
+from holdfast import RunExists, RunFinished, UnknownTrigger
+from holdfast.errors import LeaseLost
+from holdfast.store.inbox import Send
+from holdfast.store.runs import Create
+from holdfast.store.triggers import DeclaredTrigger, NewDelivery, SendAct, StartAct
+
+HAND = {"by": "ana", "via": "test"}
+TTL = 60_000
+
+
+def came(key: str, trigger: str = "t", body: bytes = b"body") -> NewDelivery:
+    return NewDelivery(trigger, key, "webhook", {"a": "b"}, body)
+
+
+def start(run: str, *, chosen: bool = False, **fields) -> StartAct:
+    return StartAct(Create(new(run, **fields), {}), chosen)
+
+
+def send(run: str, key: str) -> SendAct:
+    return SendAct(Send(run, f"key:{key}", "message.received", "topic", '"x"', {}, {}))
+
+
+async def test_a_delivery_is_kept_once(place: Place) -> None:
+    async with place.open(ManualClock()) as one, place.open(ManualClock()) as two:
+        told = await asyncio.gather(*[store.receive(came("k")) for store in (one, two) * 5])
+        assert sorted(told) == [False] * 9 + [True]
+        assert await one.receive(came("k", "other"))
+        row, body = await two.delivery("t", "k")
+        assert (row.status, row.attempts, row.headers, row.size, body) == ("new", 0, '{"a":"b"}', 4, b"body")
+        with pytest.raises(UnknownTrigger, match="`holdfast triggers t` lists them"):
+            await one.delivery("t", "none")
+
+
+async def test_two_workers_take_different_ones(place: Place) -> None:
+    clock = ManualClock()
+    async with place.open(clock) as one, place.open(clock) as two:
+        for number in range(40):
+            await one.receive(came(f"k{number}", f"t{number % 2}", b"\0\xff" * number))
+            clock.time += 1
+        assert await one.next_delivery(["t0", "t1", "none"]) == clock.time - 40
+        assert await one.next_delivery(["none"]) is None
+        found = await asyncio.gather(*[store.claim_deliveries(["t0", "t1"], 5, TTL) for store in (one, two) * 6])
+        keys = [row.key for rows in found for row, _ in rows]
+        assert sorted(keys) == sorted(f"k{number}" for number in range(40))
+        assert {body for rows in found for _, body in rows} == {b"\0\xff" * number for number in range(40)}
+        assert await one.next_delivery(["t0", "t1"]) == clock.time + TTL
+        clock.time += TTL
+        again = await one.claim_deliveries(["t1"], 50, TTL)
+        assert len(again) == 20 and {row.claims for row, _ in again} == {2}
+
+
+async def test_actions_and_the_end_of_their_delivery_are_one(place: Place) -> None:
+    """If one action cannot be done, none is; and a delivery that another worker has is not ended by the one that had it."""
+    clock = ManualClock()
+    async with place.open(clock) as one, place.open(clock) as two:
+        await finish(one, await owned(one, "over"))
+        await one.create(new("there"))
+        await one.receive(came("k"))
+        ((row, _),) = await one.claim_deliveries(["t"], 5, TTL)
+        with pytest.raises(RunFinished):
+            await one.apply([start("made"), send("there", "1"), send("over", "2")], row)
+        assert await one.run("made") is None
+        assert await one.inbox("there", 0) == []
+        clock.time += TTL
+        ((later, _),) = await two.claim_deliveries(["t"], 5, TTL)
+        with pytest.raises(LeaseLost):
+            await one.apply([start("made")], row)
+        with pytest.raises(LeaseLost):
+            await one.fail_delivery(row, "no", None)
+        assert await one.run("made") is None
+        outcome = await two.apply([start("made"), send("there", "1")], later)
+        assert outcome == [{"start": "made", "agent": "agent"}, {"send": "there", "topic": "topic", "position": 1}]
+        ended, _ = await one.delivery("t", "k")
+        assert (ended.status, ended.owner, ended.due_at, ended.settled_at) == ("done", None, None, clock.time)
+        with pytest.raises(LeaseLost):
+            await two.apply([start("made")], later)
+        again = await two.apply([start("made"), send("there", "1")])  # by a broker that delivers again
+        assert [each.get("was_there") for each in again] == [True, None]
+        assert len(await one.inbox("there", 0)) == 1
+
+
+async def test_a_chosen_id_is_of_one_run(place: Place) -> None:
+    async with place.open(ManualClock()) as store:
+        await store.apply([start("a", chosen=True, identity="1")])
+        assert (await store.apply([start("a", chosen=True, identity="1")]))[0]["was_there"]
+        with pytest.raises(RunExists, match="another agent or other arguments"):
+            await store.apply([start("a", chosen=True, identity="2")])
+        assert (await store.apply([start("a", identity="2")]))[0]["was_there"]
+
+
+async def test_many_who_send_to_the_same_runs_do_not_lock_each_other_out(place: Place) -> None:
+    async with place.open(ManualClock()) as one, place.open(ManualClock()) as two:
+        names = [f"r{number}" for number in range(6)]
+        for name in names:
+            await one.create(new(name))
+        tasks = []
+        for number in range(20):
+            order = names if number % 2 else names[::-1]
+            tasks.append((one, two)[number % 2].apply([send(name, f"{number}") for name in order]))
+        await asyncio.wait_for(asyncio.gather(*tasks), 30)
+        assert [len(await one.inbox(name, 0)) for name in names] == [20] * 6
+
+
+async def test_a_failed_one_is_due_later_and_dead_at_last(place: Place) -> None:
+    clock = ManualClock()
+    async with place.open(clock) as store:
+        await store.receive(came("k"))
+        for attempt, wait in enumerate((1_000, 4_000, None), 1):
+            ((row, _),) = await store.claim_deliveries(["t"], 5, TTL)
+            await store.fail_delivery(row, f"no {attempt}" + "x" * 5_000, wait)
+            row, _ = await store.delivery("t", "k")
+            assert row.error is not None and row.error.startswith(f"no {attempt}x") and len(row.error) == 2_000
+            assert (row.attempts, row.owner) == (attempt, None)
+            assert row.due_at == (None if wait is None else clock.time + wait)
+            assert await store.claim_deliveries(["t"], 5, TTL) == []
+            clock.time += wait or 0
+        assert (row.status, row.settled_at) == ("dead", clock.time)
+        assert not await store.receive(came("k"))
+        row = await store.replay_delivery("t", "k", **HAND)
+        assert (row.status, row.attempts, row.due_at) == ("new", 0, clock.time)
+        ((row, _),) = await store.claim_deliveries(["t"], 5, TTL)
+        await store.apply([], row)
+        assert (await store.replay_delivery("t", "k", **HAND)).status == "done"
+        with pytest.raises(UnknownTrigger):
+            await store.replay_delivery("t", "none", **HAND)
+        (deed,) = await store.audit()
+        assert (deed["action"], deed["actor"], deed["data"]) == (
+            "replay_delivery",
+            "ana",
+            {"trigger": "t", "delivery": "k"},
+        )
+
+
+async def test_what_a_broker_gave_up_is_dead_from_the_beginning(place: Place) -> None:
+    async with place.open(ManualClock()) as store:
+        assert await store.receive(replace(came("k"), attempts=5, error="no"))
+        row, _ = await store.delivery("t", "k")
+        assert (row.status, row.attempts, row.error, row.due_at) == ("dead", 5, "no", None)
+        assert await store.next_delivery(["t"]) is None
+
+
+async def test_one_that_ends_its_workers_again_and_again_is_dead(place: Place) -> None:
+    clock = ManualClock()
+    async with place.open(clock) as store:
+        await store.receive(came("k"))
+        for _ in range(25):
+            assert len(await store.claim_deliveries(["t"], 5, TTL)) == 1
+            clock.time += TTL
+        assert await store.claim_deliveries(["t"], 5, TTL) == []
+        row, _ = await store.delivery("t", "k")
+        assert (row.status, row.error, row.owner) == ("dead", "25 workers ended while they had it", None)
+
+
+async def test_a_worker_that_leaves_gives_back_what_it_has(place: Place) -> None:
+    clock = ManualClock()
+    async with place.open(clock) as other:
+        async with place.open(clock) as store:
+            await store.publish([("agent", None, "{}")])
+            await store.receive(came("k"))
+            assert len(await store.claim_deliveries(["t"], 5, TTL)) == 1
+        ((row, _),) = await other.claim_deliveries(["t"], 5, TTL)
+        assert row.claims == 1
+
+
+async def test_a_new_declaration_takes_effect_and_a_restarted_old_worker_does_not_bring_its_own_back(
+    place: Place,
+) -> None:
+    first, second = DeclaredTrigger("t", "webhook", '{"a":1}', "one"), DeclaredTrigger("t", "webhook", '{"a":2}', "two")
+    async with place.open(ManualClock()) as old:
+        assert await old.trigger("t") is None
+        await old.publish([])
+        await old.declare_triggers([first])
+        async with place.open(ManualClock()) as new_one:
+            await new_one.publish([])
+            await new_one.declare_triggers([second])
+            await old.declare_triggers([first])
+            ((row, workers),) = await old.triggers()
+            assert (row.config, workers) == ('{"a":2}', 2)
+        await old.declare_triggers([first])  # a rollback
+        row = await old.trigger("t")
+        assert row is not None and row.config == '{"a":1}'
+        await old.delete_trigger("t", **HAND)
+        assert await old.triggers() == []
+        with pytest.raises(UnknownTrigger):
+            await old.delete_trigger("t", **HAND)
+        await old.declare_triggers([first])
+        assert await old.trigger("t") is not None
+
+
+async def test_lists_counts_and_pruning(place: Place) -> None:
+    clock = ManualClock()
+    async with place.open(clock) as store:
+        for number in range(6):
+            await store.receive(came(f"k{number}"))
+            clock.time += 1_000
+        for row, _ in await store.claim_deliveries(["t"], 4, TTL):
+            await store.apply([], row)
+        tallies = {tally.status: tally for tally in await store.tally_deliveries()}
+        assert {status: tally.count for status, tally in tallies.items()} == {"new": 2, "done": 4}
+        assert tallies["new"].first_at == clock.time - 2_000
+        assert [row.key for row in await store.deliveries("t", "done", limit=3)] == ["k3", "k2", "k1"]
+        before = (await store.deliveries("t", "done", limit=3))[-1].received_at
+        assert [row.key for row in await store.deliveries("t", "done", before=before)] == ["k0"]
+        assert await store.prune_deliveries(clock.time) == 0
+        assert await store.prune_deliveries(clock.time + 1) == 4
+        assert [tally.status for tally in await store.tally_deliveries()] == ["new"]
