@@ -429,7 +429,7 @@ async def test_plans(database: Place) -> None:
         "claim_plain": "runs_due", "decide_plain": "approvals_pkey", "due_schedules": "schedules_due",
         "next_schedule": "schedules_due", "ahead_schedules": "schedules_updated",
         "due_deliveries": "deliveries_due", "next_delivery": "deliveries_due", "deliveries": "deliveries_recent",
-        "orphan_deliveries": "deliveries_owner", "take_delivery": "deliveries_pkey", "end_delivery": "deliveries_pkey",
+        "orphan_deliveries": "deliveries_owner", "take_delivery": "deliveries_pkey",
     }  # fmt: skip
     async with database.open(ManualClock()) as store:
         connection = await connect(parse_url(database.url))
@@ -465,9 +465,8 @@ async def test_plans(database: Place) -> None:
                 await connection.execute("SET enable_seqscan = on")
             for query, index in queries.items():
                 found = await plan(connection, query)
-                assert index in found and "Seq Scan on runs" not in found and "Seq Scan on deliveries" not in found, (
-                    f"{query}, analyzed: {analyzed}: {found}"
-                )
+                scans = re.search("Seq Scan on (runs|deliveries)", found)
+                assert index in found and not scans, f"{query}, analyzed: {analyzed}: {found}"
         await connection.close()
         await finish(store, (await store.claim(["agent"], 1, TTL))[0])
 

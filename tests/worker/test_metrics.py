@@ -16,6 +16,7 @@ from holdfast.worker.metrics import METRICS, Sight, exposition
 
 UNITS = (
     "_seconds", "_runs", "_steps", "_leases", "_heartbeats", "_operations", "_limit", "_usd", "_tokens", "_calls", "_questions",
+    "_deliveries",
 )  # fmt: skip
 FLAGS = ("holdfast_draining", "holdfast_store_up", "holdfast_runs_finished_total")
 

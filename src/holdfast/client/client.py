@@ -64,7 +64,7 @@ from holdfast.words.model import (
 from holdfast.words.overrides import Override, active, check_seen
 from holdfast.words.people import PYTHON, SOMEONE, Actor, Author, checked_text
 from holdfast.words.triggers import Start
-from holdfast.worker.agents import specs_of, triggers_of
+from holdfast.worker.agents import code_of
 from holdfast.worker.settings import Settings
 from holdfast.worker.worker import Worker
 
@@ -189,8 +189,7 @@ class Client(Questions, Conversations, Control, Rehearsals, Schedules, Tokens, T
         agents: Iterable[Agent[..., Any] | Trigger[..., Any] | ModuleType] = (),
         settings: Settings | None = None,
     ) -> None:
-        self._url, self._settings = url, settings or Settings()
-        self._give(agents)
+        self._url, self._code, self._settings = url, code_of(agents), settings or Settings()
         self._store: Store | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # in which it was opened
         self._worker: Worker | None = None
@@ -198,11 +197,6 @@ class Client(Questions, Conversations, Control, Rehearsals, Schedules, Tokens, T
         self._overrides: tuple[Override, ...] = ()  # those that hold where the worker is, and so in its runs
         self._actor, self._door = SOMEONE, PYTHON
         self._base: Self | None = None  # the client that this one is a view of
-
-    def _give(self, agents: Iterable[Agent[..., Any] | Trigger[..., Any] | ModuleType]) -> None:
-        """Serve this code, and no other, when a worker begins here."""
-        code = agents if isinstance(agents, Agent | Trigger | ModuleType) else list(agents)
-        self._specs, self._triggers = specs_of(code), triggers_of(code)
 
     async def __aenter__(self) -> Self:
         await self._open()
@@ -223,7 +217,7 @@ class Client(Questions, Conversations, Control, Rehearsals, Schedules, Tokens, T
         await store.open()
         self._store, self._refusals = store, Refusals(self._note_refusals)
         store.on_change(self._waiters.wake)
-        if self._specs or self._triggers:
+        if any(self._code):
             try:
                 await self._work(store)
             except BaseException:  # nobody will close what was never open
@@ -231,7 +225,7 @@ class Client(Questions, Conversations, Control, Rehearsals, Schedules, Tokens, T
                 raise
 
     async def _work(self, store: Store) -> None:
-        worker = Worker(store, self._specs, self._settings, self._triggers, self._apply)
+        worker = Worker(store, self._code.specs, self._settings, self._code.triggers, self._apply)
         await worker.start()
         self._worker, self._overrides = worker, active()
 
@@ -250,7 +244,7 @@ class Client(Questions, Conversations, Control, Rehearsals, Schedules, Tokens, T
 
     def _read_limit_s(self) -> float | None:
         """Say how long a read waits: a worker in this client reads through the same store, and waits as long as it takes."""
-        return self._limit_s(math.inf if self._specs or self._triggers else self._settings.deadline_s)
+        return self._limit_s(math.inf if any(self._code) else self._settings.deadline_s)
 
     @property
     def store(self) -> Store:
@@ -327,13 +321,12 @@ class Client(Questions, Conversations, Control, Rehearsals, Schedules, Tokens, T
         if self._base is not None:
             await self._base.serve(*agents)
             return
-        specs = {(spec.name, spec.version): spec for spec in (*self._specs, *specs_of(agents))}
-        triggers = {spec.name: spec for spec in (*self._triggers, *triggers_of(agents))}
-        store, self._specs, self._triggers = self.store, list(specs.values()), list(triggers.values())
+        more = code_of(agents)
+        store, self._code = self.store, self._code.with_more(more)
         if self._worker is None:
             await self._work(store)
         else:
-            await self._worker.serve_instead(specs_of(agents), triggers_of(agents))
+            await self._worker.serve_instead(more.specs, more.triggers)
 
     # Starting
 
@@ -843,7 +836,7 @@ class Client(Questions, Conversations, Control, Rehearsals, Schedules, Tokens, T
     def _spec(self, agent: str, version: str | None = None) -> AgentSpec | None:
         if self._worker is not None:
             return self._worker.spec_of(agent, version)
-        fits = [spec for spec in self._specs if spec.name == agent and version in (None, spec.version)]
+        fits = [spec for spec in self._code.specs if spec.name == agent and version in (None, spec.version)]
         return fits[-1] if fits else None
 
 

@@ -34,6 +34,7 @@ from holdfast.verbs.triggers import Trigger
 from holdfast.words.durations import Duration, milliseconds
 from holdfast.words.overrides import Override, active
 from holdfast.words.triggers import delivery_key
+from holdfast.worker.agents import code_of
 from holdfast.worker.settings import Settings
 
 _LOOK_EVERY_S = 0.002
@@ -181,7 +182,7 @@ class TestClient(Client):
             await hf.crash()
             ```
         """
-        self._give(agents)
+        self._code = code_of(agents)
 
     async def _drop(self) -> None:
         store, self._store = self._store, None
@@ -245,7 +246,7 @@ class TestClient(Client):
             ```
         """
         name = trigger.name if isinstance(trigger, Trigger) else trigger
-        spec = next((spec for spec in self._triggers if spec.name == name), None)
+        spec = next((spec for spec in self._code.triggers if spec.name == name), None)
         if spec is None:
             raise BadArguments(f"no trigger {name!r} is served here; name it in agents=[...]")
         key = f"test-{secrets.token_hex(4)}" if id is None else id

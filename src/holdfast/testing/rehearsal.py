@@ -459,7 +459,7 @@ class _Stage(Client):
         return SQLiteStore(self.path, durability="none", clock=self.director.clock)
 
     async def _work(self, store: Store) -> None:
-        specs = [dataclasses.replace(spec, schedule=None) for spec in self._specs]  # nothing begins by itself here
+        specs = [dataclasses.replace(spec, schedule=None) for spec in self._code.specs]  # nothing begins by itself here
         worker = _Understudy(store, specs, self._settings)
         worker.director = self.director
         await worker.start()

@@ -209,7 +209,13 @@ class Decide:
 
     @property
     def has_value(self) -> bool:
-        """Was a value given? None is one."""
+        """Was a value given? None is one.
+
+        Example:
+            ```python
+            assert not holdfast.Decide("q-1", "approve", by="ana").has_value
+            ```
+        """
         return self.value is not _LATER
 
 

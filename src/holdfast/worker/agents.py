@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.declare import Agent, Step
 from holdfast.errors import BadArguments
@@ -98,10 +98,29 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(constant)
 
 
-Code = Agent[..., Any] | Trigger[..., Any] | ModuleType  # that a worker can be given to serve
+Given = Agent[..., Any] | Trigger[..., Any] | ModuleType  # to a worker, to be served
 
 
-def _found(agents: Iterable[Code]) -> Iterator[Agent[..., Any] | Trigger[..., Any]]:
+class Code(NamedTuple):
+    """The code that a worker serves."""
+
+    specs: list[AgentSpec]
+    triggers: list[TriggerSpec]
+
+    def with_more(self, more: Code) -> Code:
+        """Add code; an agent or trigger that is here under its name and version gives way."""
+        specs = {(spec.name, spec.version): spec for spec in (*self.specs, *more.specs)}
+        triggers = {spec.name: spec for spec in (*self.triggers, *more.triggers)}
+        return Code(list(specs.values()), list(triggers.values()))
+
+
+def code_of(agents: Iterable[Given]) -> Code:
+    """The agents and triggers named, and all of the modules named."""
+    given = agents if isinstance(agents, Agent | Trigger | ModuleType) else list(agents)
+    return Code(specs_of(given), triggers_of(given))
+
+
+def _found(agents: Iterable[Given]) -> Iterator[Agent[..., Any] | Trigger[..., Any]]:
     """Yield the agents and triggers named, and all of the modules named."""
     if isinstance(agents, Agent | Trigger | ModuleType):
         raise BadArguments(f"agents= takes a list: agents=[{getattr(agents, '__name__', agents)}]")
@@ -116,7 +135,7 @@ def _found(agents: Iterable[Code]) -> Iterator[Agent[..., Any] | Trigger[..., An
             )
 
 
-def triggers_of(agents: Iterable[Code]) -> list[TriggerSpec]:
+def triggers_of(agents: Iterable[Given]) -> list[TriggerSpec]:
     """The triggers named, and all triggers of the modules named."""
     specs: dict[str, TriggerSpec] = {}
     for each in _found(agents):
@@ -125,7 +144,7 @@ def triggers_of(agents: Iterable[Code]) -> list[TriggerSpec]:
     return list(specs.values())
 
 
-def specs_of(agents: Iterable[Code]) -> list[AgentSpec]:
+def specs_of(agents: Iterable[Given]) -> list[AgentSpec]:
     """The agents named, and all agents of the modules named."""
     specs: dict[tuple[str, str | None], AgentSpec] = {}
     for agent in _found(agents):
