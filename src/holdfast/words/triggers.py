@@ -30,7 +30,6 @@ _LONGEST_KEY: Final = 200  # characters of a delivery's id; a longer one is know
 _UNWRITABLE: Final = re.compile("[\0\ud800-\udfff]")
 _MOST_ACTIONS: Final = 1_000  # of one delivery: they are one transaction
 _MOST_FIELDS: Final = 1_000  # of a form
-_LATER: Final = object()
 MOST_BYTES: Final = 32 * 1024 * 1024  # that a trigger may ask for
 DEFAULT_BYTES: Final = 1024 * 1024
 DEFAULT_RETRY: Final = Retry(5, first="1s", factor=4, max="5m")
@@ -192,7 +191,7 @@ class Decide:
 
     question: str
     decision: Literal["approve", "deny", "answer"]
-    value: Any = field(default=_LATER, hash=False)
+    value: Any = field(default=..., hash=False)
     by: str | Actor = field(default="", kw_only=True)
     note: str = field(default="", kw_only=True)
     digest: str | None = field(default=None, kw_only=True)
@@ -216,7 +215,7 @@ class Decide:
             assert not holdfast.Decide("q-1", "approve", by="ana").has_value
             ```
         """
-        return self.value is not _LATER
+        return self.value is not ...
 
 
 Action = Start | Send | Decide
