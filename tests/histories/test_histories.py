@@ -17,7 +17,7 @@ import holdfast
 from holdfast.words.facts import NEEDED, misfit
 from holdfast.words.model import KINDS
 
-OUTSIDE = {"open", "restore_backup"}  # public functions that no agent calls
+OUTSIDE = {"on", "open", "restore_backup"}  # public functions that no agent calls
 NOTES = ("$unset", "$of", "$default", "$names", "whole_digest", "lean_digest")
 FILES = sorted(Path(__file__).parent.glob("*/*.gz"))
 EVENTS = "SELECT run_id, seq, kind, key, data, value, blob, at, epoch FROM events WHERE run_id <> ''"
