@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from holdfast.verbs.messages import receive, receive_nowait
     from holdfast.verbs.models import Fallback, fallback, lively
     from holdfast.verbs.plans import Plan, plan, progress
+    from holdfast.verbs.reducers import After, Ask, Command, Do, Done, Outcome, Reducer, Spawn, reducer
     from holdfast.verbs.replay import (
         connection,
         idempotency_key,
@@ -110,10 +111,12 @@ __version__ = "0.2.0"  # here and nowhere else
 __all__ = [
     "NOT_DONE",
     "Actor",
+    "After",
     "Agent",
     "AgentInfo",
     "AlreadyDecided",
     "Approval",
+    "Ask",
     "BadArguments",
     "BadBundle",
     "Budget",
@@ -123,6 +126,7 @@ __all__ = [
     "Child",
     "Chunk",
     "Client",
+    "Command",
     "Conversation",
     "ConversationBusy",
     "ConversationInfo",
@@ -132,6 +136,8 @@ __all__ = [
     "Delivery",
     "DeliveryInfo",
     "Difference",
+    "Do",
+    "Done",
     "Duration",
     "Expired",
     "Fallback",
@@ -159,6 +165,7 @@ __all__ = [
     "NotInRun",
     "NotStorable",
     "Notice",
+    "Outcome",
     "Pair",
     "Pending",
     "Permanent",
@@ -167,6 +174,7 @@ __all__ = [
     "Rate",
     "Reason",
     "Receipt",
+    "Reducer",
     "Remaining",
     "Replay",
     "Resource",
@@ -189,6 +197,7 @@ __all__ = [
     "Settings",
     "Side",
     "Snapshot",
+    "Spawn",
     "Spent",
     "Stale",
     "Start",
@@ -233,6 +242,7 @@ __all__ = [
     "progress",
     "receive",
     "receive_nowait",
+    "reducer",
     "remaining",
     "resource",
     "restore",
@@ -305,6 +315,7 @@ _HOMES = {
     "holdfast.verbs.plans": "Plan plan progress",
     "holdfast.verbs.budgets": "remaining spend",
     "holdfast.verbs.checkpoints": "checkpoint restore",
+    "holdfast.verbs.reducers": "After Ask Command Do Done Outcome Reducer Spawn reducer",
     "holdfast.verbs.streams": "Stream stream unfinished",
     "holdfast.verbs.timers": "sleep timeout",
     "holdfast.worker.settings": "Settings",

@@ -78,6 +78,26 @@ class AgentSpec:
     strict: bool = False  # its code may do nothing that is not recorded
     inputs: KeptAs | None = None  # of its steps; None: as the store says
     schedule: Schedule | None = None
+    folding: Folding | None = None  # of a reducer: the function that its code folds events with
+
+
+Watch = Callable[[int, Any], None]  # is told how many events were folded, and the state they came to
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Folding:
+    """A reducer as declared."""
+
+    fn: Callable[[Any, Any], Any]
+    state: Shape
+    first: Any  # the state to begin with, or `NO_DEFAULT`
+    events: Any  # the shape of those that come from outside; it has their types, `members`
+    takes_outcomes: bool  # an outcome of a command is one of its events
+    every: int  # events between two checkpoints, at least
+    migrate: Migrate | None
+    watched: Callable[
+        [Watch | None], Callable[..., Coroutine[Any, Any, Any]]
+    ]  # its code as an agent, which tells of each state
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +114,9 @@ class RunFacts:
 
 class NoDefault:
     """Says that nothing holds when a question expires."""
+
+    def __repr__(self) -> str:
+        return "NO_DEFAULT"
 
 
 NO_DEFAULT: Final = NoDefault()

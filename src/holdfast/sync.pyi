@@ -170,20 +170,10 @@ class Run(Generic[R_co]):
             UnknownRun: There is no such run.
         """
 
-    def send(self, topic: str, value: Any = ..., *, key: str | None = ...) -> Receipt:
-        """Send it a message. When this returns, the message is kept for the run.
-
-        Args:
-            topic: The topic, as the agent receives it.
-            value: The message.
-            key: The same message sent twice with one key is one message.
-
-        Raises:
-            RunFinished: It has ended and takes no messages.
-            UnknownRun: There is no such run.
-            NotStorable: The message cannot be stored.
-        """
-
+    @overload
+    def send(self, topic: str, value: Any = ..., *, key: str | None = ...) -> Receipt: ...
+    @overload
+    def send(self, topic: object, *, key: str | None = ...) -> Receipt: ...
     def approvals(self) -> list[Approval]:
         """List its open questions and those of the runs below it."""
 

@@ -1,6 +1,7 @@
 """The names that examples in docstrings use without saying so: a few steps and agents, as a reader would have them."""
 
 import asyncio
+from dataclasses import dataclass
 from datetime import timedelta
 
 import holdfast
@@ -8,9 +9,24 @@ import holdfast.sync
 import holdfast.testing
 
 __all__ = [
-    "ask", "asyncio", "broken", "desk", "flaky", "holdfast", "publish", "report", "research", "search", "slow",
-    "timedelta", "tokens",
+    "Ordered", "Reminder", "ask", "asyncio", "broken", "desk", "flaky", "holdfast", "publish", "report", "research", "revenue",
+    "search", "slow", "timedelta", "tokens",
 ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ordered:
+    cents: int
+
+
+@dataclass(frozen=True)
+class Reminder:
+    text: str
+
+
+@holdfast.reducer(int)
+def revenue(state: int, event: Ordered | Reminder) -> int:
+    return state + event.cents if isinstance(event, Ordered) else state
 
 
 @holdfast.step

@@ -28,7 +28,7 @@ IN_A_STEP = {
 IN_PLAIN_CODE = {"holdfast.NotInRun", "holdfast.sync.open"}
 # Values that have no docstring of their own, properties that say all in a line, and what only Holdfast itself calls.
 WITHOUT = re.compile(
-    r"""holdfast\.(NOT_DONE|Duration|Local|Reason)
+    r"""holdfast\.(NOT_DONE|Command|Duration|Local|Reason)
     |holdfast\.(Budget|Spent|Loops|LogFilter|Remaining|Settings|Retry)\.\w+
     |holdfast\.(Checked|Difference|Frame|Notice|Pair|Replay)\.\w+
     |holdfast\.sync\.(Client|Run|Receipt|ScheduleHandle|Transcript|StepInfo|Snapshot|State|MessageInfo)(\.\w+)?

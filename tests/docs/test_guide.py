@@ -92,6 +92,28 @@ def test_checkpoint():
 
 
 @pytest.mark.parametrize(
+    ("cents", "answer", "status"), [(500, None, "paid"), (20_000, True, "paid"), (20_000, False, "refused")]
+)
+async def test_reducer(cents, answer, status):
+    """An order is paid, a large one if a person takes it; the plain function is tested without a run."""
+    guide = module(PAGE, "guide: reducer")
+    module(PAGE, "guide: test a reducer").check(guide.order, guide.charge, guide.Order, guide.Placed, guide.Late)
+    async with holdfast.testing.open(agents=[guide.order]) as hf:
+        run = await hf.start(guide.order, id="order-7")
+        await run.send(guide.Placed(cents))
+        if answer is not None:
+            await hf.answer((await run.wait_for_question()).id, answer, by=holdfast.Actor("ana", groups=("sales",)))
+        assert await run.result() == guide.Order(cents, status)
+
+
+async def test_send_events(tmp_path):
+    """An event that is sent starts what the order asks for."""
+    guide = module(PAGE, "guide: reducer")
+    end = await module(PAGE, "guide: send events").place(f"sqlite:{tmp_path}/a.db", guide.order, guide.Placed)
+    assert end.status == "paid"
+
+
+@pytest.mark.parametrize(
     ("card", "starts"),
     [("good", "hf_"), ("empty", "declined: no money"), ("broken", "Permanent after 1: no such card"), ("busy", "hf_")],
 )

@@ -369,3 +369,25 @@ def test_tasks_that_are_done_are_not_in_the_way():
         return await work("after") and 1
 
     finish(agent, expected=1, crashes=True)
+
+
+def test_a_child_that_ended_before_a_checkpoint_is_awaited_behind_it():
+    """Its end is not carried over, so it is looked for and recorded again: live, and so on every replay."""
+
+    @holdfast.agent
+    async def child() -> str:
+        return "grown"
+
+    @holdfast.agent
+    async def agent() -> str:
+        state = await holdfast.restore({"child": ""})
+        if not state["child"]:
+            started = await holdfast.spawn(child)
+            await holdfast.sleep("1h")  # it ends meanwhile
+            state = await holdfast.checkpoint({"child": started.id})
+        said = await work(await holdfast.Child(state["child"], "child"))
+        await holdfast.sleep("1h")
+        return said
+
+    for park in (True, False):
+        finish(agent, agents=[child], expected="grown", crashes=True, park=park)

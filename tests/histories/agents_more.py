@@ -748,8 +748,57 @@ async def winds_back(word: str) -> list[str]:
     return [*got, await hang("after")]
 
 
+# --- reducers ---
+
+
+class Shelf(BaseModel):
+    """Large enough to be stored by what has changed in it."""
+
+    books: list[str] = []
+    said: dict[str, str] = {}
+
+
+class Put(BaseModel):
+    title: str
+
+
+class Dusted(BaseModel):
+    title: str
+
+
+class Emptied(BaseModel):
+    pass
+
+
+@holdfast.reducer(Shelf, every=3)
+def shelf(
+    state: Shelf, event: Put | Dusted | Emptied | holdfast.Outcome
+) -> Shelf | tuple[Shelf, list[holdfast.Command]]:
+    """Steps, children, timers and a question, over several checkpoints; a child hangs, and nobody has answered."""
+    said = dict(state.said)
+    if isinstance(event, Put):
+        put = state.model_copy(update={"books": [*state.books, event.title * 40]})
+        commands: list[holdfast.Command] = [
+            holdfast.Do(call, event.title),
+            holdfast.After("10ms", Dusted(title=event.title)),
+        ]
+        if event.title == "last":
+            commands += [
+                holdfast.Spawn(hanging_child, "on the shelf", tag="hanging"),
+                holdfast.Ask("Is it full?", bool, expires=YEARS),
+            ]
+        return put, commands
+    if isinstance(event, Dusted):
+        said[f"dusted {event.title}"] = "yes"
+    elif isinstance(event, holdfast.Outcome):
+        said[f"{event.tag} {event.value}" if event.tag == "call" else event.tag] = str(event.value)
+    else:
+        return state, [holdfast.Done()]
+    return state.model_copy(update={"said": said})
+
+
 MORE: list[Any] = [
     noted_child, noted, noted_state, noted_letters, noted_people, deciders, reader, carries, tidies_in_eras, tasks, stumbling,
     brought_down, fails_in_the_end, narrow, customers, meters, frugal, buyer, circles, cycles, strict, house, holds, grandparent,
-    brought_up, transacts_late, report, kitchen, chats, party, winds, finished_child, winds_back,
+    brought_up, transacts_late, report, kitchen, chats, party, winds, finished_child, winds_back, shelf,
 ]  # fmt: skip

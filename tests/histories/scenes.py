@@ -253,6 +253,20 @@ async def _wind_back(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
     await run.retry(at="call#1", effects="new", by="ana")
 
 
+async def _fill_the_shelf(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    for title in ("first", "second", "third", "fourth", "fifth", "sixth"):
+        await run.send(agents_more.Put(title=title))
+    await asyncio.sleep(0.5)
+    await run.send(agents_more.Put(title="last"))
+
+
+async def _empty_the_shelf(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    await hf.answer(await question(hf, run, "full"), True, by="ana")
+    while [each for each in (await run.snapshot()).pending if each.kind != "message"]:
+        await asyncio.sleep(0.05)
+    await run.send(agents_more.Emptied())
+
+
 SCENES: dict[str, Scene] = {
     "sequence": Scene(agents.sequence, (agents.Order("ana"),), {"third": "3"}, {"labels": {"team": "night"}}),
     "defaults": Scene(agents.sequence, (agents.Order("bo", 30, []), 2)),
@@ -330,6 +344,8 @@ SCENES: dict[str, Scene] = {
     # Since there are forks
     "winds": Scene(agents_more.winds, ("north",), acts=_fork_twice, go_on=_free_the_forks),
     "wound-back": Scene(agents_more.winds_back, ("south",), again=_wind_back),
+    # Since there are reducers
+    "shelf": Scene(agents_more.shelf, acts=_fill_the_shelf, go_on=_empty_the_shelf),
 }
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final, Generic, Literal, NoReturn, TypeVar
+from typing import Any, BinaryIO, Final, Generic, Literal, NoReturn, TypeVar, overload
 
 from holdfast.client import forks
 from holdfast.client.approvals import Approval, Questions, stored_text
@@ -38,8 +38,9 @@ from holdfast.store.blobs import spilled, unspilled
 from holdfast.store.changes import News
 from holdfast.store.inbox import Send
 from holdfast.values.codec import UNTYPED, Shape, checked_size
-from holdfast.values.text import cut
+from holdfast.values.text import cut, short
 from holdfast.verbs.messages import checked_topic
+from holdfast.verbs.reducers import TOPIC, checked_event
 from holdfast.verbs.streams import checked_stream
 from holdfast.words.budget import Budget, checked_budget
 from holdfast.words.durations import Duration, milliseconds, seconds, spoken
@@ -492,11 +493,15 @@ class Run(Generic[R_co]):
         """
         return await streams(self._client, self.id)
 
-    async def send(self, topic: str, value: Any = None, *, key: str | None = None) -> Receipt:
-        """Send it a message. When this returns, the message is kept for the run.
+    @overload
+    async def send(self, topic: str, value: Any = None, *, key: str | None = None) -> Receipt: ...
+    @overload
+    async def send(self, topic: object, *, key: str | None = None) -> Receipt: ...
+    async def send(self, topic: Any, value: Any = None, *, key: str | None = None) -> Receipt:
+        """Send it a message, or an event if its agent is a reducer. When this returns, the message is kept for the run.
 
         Args:
-            topic: The topic, as the agent receives it.
+            topic: The topic, as the agent receives it. For a reducer: the event itself, alone.
             value: The message.
             key: The same message sent twice with one key is one message.
 
@@ -504,6 +509,7 @@ class Run(Generic[R_co]):
             RunFinished: It has ended and takes no messages.
             UnknownRun: There is no such run.
             NotStorable: The message cannot be stored.
+            BadArguments: The topic cannot be used, or the reducer takes no such event.
 
         Example:
             ```python
@@ -511,12 +517,31 @@ class Run(Generic[R_co]):
             ```
         """
         author = self._client._author()
-        put = await message(self._client, self.id, topic, value, key, author)
+        if isinstance(topic, str):
+            put = await message(self._client, self.id, topic, value, key, author)
+        elif value is None:
+            put = _sent(self._client, self.id, TOPIC, await self._event_text(topic), key, author)
+        else:
+            raise BadArguments(f"send({short(topic)}, {short(value)}): give a topic and a value, or an event alone")
         write = self._client.store.send(
             self.id, put.signal_id, put.kind, put.topic, put.value, put.data, put.blobs, **author
         )
         again = "Its history says whether it came" if key is None else "Sending it again with the same key is safe"
         return Receipt(self, await self._client._written(write, again))
+
+    async def _event_text(self, event: object) -> str:
+        """The text of an event; held against what the reducer takes, if its code is here."""
+        spec = None if self._agent is None else self._agent.spec
+        if spec is None:
+            row = await self._row()
+            spec = self._client._spec(row.agent, row.version)
+        if spec is not None and spec.folding is None:
+            raise BadArguments(
+                f"run {self.id!r} is one of {spec.name!r}, which is no reducer; name the topic of the message: "
+                "`await run.send(topic, value)`"
+            )
+        folding, name = (None, "") if spec is None else (spec.folding, spec.name)
+        return await aside(event, checked_event, folding, name, event)
 
     async def approvals(self) -> list[Approval]:
         """List its open questions and those of the runs below it.
@@ -927,8 +952,11 @@ def _checked_waits(waits_for: str | Iterable[str], wanted: AbstractSet[str]) -> 
 
 async def message(client: Base, run: str, topic: str, value: Any, key: str | None, author: Author) -> Send:
     """Make the work that sends a message to a run. Messages with one key are one message."""
-    text = await aside(value, stored_text, value)
+    return _sent(client, run, checked_topic(topic), await aside(value, stored_text, value), key, author)
+
+
+def _sent(client: Base, run: str, topic: str, text: str, key: str | None, author: Author) -> Send:
     checked_size(text, client._settings.value_limit_bytes, "the message")
     stored, blobs = spilled(text)
     signal = f"key:{checked_text(key, 'key', _KEY_LENGTH)}" if key is not None else f"id:{secrets.token_hex(8)}"
-    return Send(run, signal, "message.received", checked_topic(topic), stored, {}, blobs, **author)
+    return Send(run, signal, "message.received", topic, stored, {}, blobs, **author)

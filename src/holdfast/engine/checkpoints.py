@@ -138,6 +138,8 @@ def _enter_era(attempt: Attempt, event: Event) -> None:
     attempt.tasks.restart_time()
     for guard in attempt.guards:
         guard.begin_era()
+    # A resumed run knows nothing of children that ended before: a call that awaits one looks for its end, and records it again.
+    attempt.inbox.mailbox.forget_ended()
     if attempt.life.live:  # large values and texts that nobody can ask for any more
         attempt.streams.texts.clear()
         arrivals = (*attempt.inbox.mailbox.kept(), *attempt.pen.undelivered.values())

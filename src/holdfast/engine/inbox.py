@@ -130,6 +130,10 @@ class Mailbox:
         """Every message of a topic that nobody has received."""
         return list(self.letters.pop(topic, ()))
 
+    def forget_ended(self) -> None:
+        """Forget the ends of children that came so far."""
+        self.ended.clear()
+
     def put_back(self, topic: str, letters: list[Event]) -> None:
         """Messages that were taken and not received after all: the next ones again."""
         self._box(topic).extendleft(reversed(letters))

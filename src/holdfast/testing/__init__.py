@@ -14,6 +14,7 @@ anew, as a killed process and its successor would. `holdfast.testing.provider` i
 from holdfast.testing.clock import JumpClock
 from holdfast.testing.crashes import crash_everywhere
 from holdfast.testing.kit import TestClient, open
+from holdfast.testing.reducers import Folded, fold
 from holdfast.testing.rehearsal import Rehearsed, rehearse, replay
 
-__all__ = ["JumpClock", "Rehearsed", "TestClient", "crash_everywhere", "open", "rehearse", "replay"]
+__all__ = ["Folded", "JumpClock", "Rehearsed", "TestClient", "crash_everywhere", "fold", "open", "rehearse", "replay"]

@@ -120,7 +120,9 @@ def approve(
         raise BadArguments(f"default={default!r}: what holds when nobody decides in time is True or False")
     shown = shape_of_value(show) if isinstance(edit, bool | Mapping) else shape_of(edit)
     shape = UNTYPED if isinstance(edit, Mapping) else shown
-    asked = _question("approve", question, show, shown, shape, edit is not False, to, needs, expires, default, remind)
+    asked = checked_question(
+        "approve", question, show, shown, shape, edit is not False, to, needs, expires, default, remind
+    )
     if isinstance(edit, Mapping):
         asked = replace(asked, given_schema=dict(edit))
     if not_by is not None:
@@ -165,14 +167,15 @@ def ask(
     shape = shape_of(type)
     if default is not NO_DEFAULT:
         default = shape.store(default, "default")[1]
-    asked = _question("ask", question, show, shape_of_value(show), shape, True, to, 1, expires, default, remind)
+    asked = checked_question("ask", question, show, shape_of_value(show), shape, True, to, 1, expires, default, remind)
     return current("ask").call(asked).then(lambda answer: answer.value)
 
 
-def _question(
+def checked_question(
     kind: str, text: str, show: object, shown_shape: Shape, shape: Shape, editable: bool, to: str | Sequence[str],
     needs: Any, expires: Duration | None, default: object, remind: Duration | None,
 ) -> Question:  # fmt: skip
+    """Make a question; `BadArguments` if a part of it cannot be used."""
     if not isinstance(text, str) or not text.strip() or len(text) > _QUESTION_LIMIT:
         raise BadArguments(
             f"{kind} begins with the question, text of at most {_QUESTION_LIMIT} characters; got {text!r:.60}"

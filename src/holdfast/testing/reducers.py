@@ -1,0 +1,112 @@
+"""`fold`: a reducer's function over events, each folded twice, to find what is not pure."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from holdfast.errors import BadArguments
+from holdfast.runtime import NO_DEFAULT
+from holdfast.values.codec import shape_of
+from holdfast.values.text import short
+from holdfast.verbs.reducers import Command, Outcome, Reducer
+
+S = TypeVar("S")
+_CLOCKS: Final = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns")
+_LATER: Final = 86_400 * 400
+_SEED: Final = 20_261_116
+_OWN: Final = object()
+
+
+class Folded(NamedTuple, Generic[S]):
+    """The end of `holdfast.testing.fold`.
+
+    Attributes:
+        state: The last state.
+        commands: All commands, in order.
+
+    Example:
+        ```python
+        state, commands = holdfast.testing.fold(revenue, [Ordered(5)])
+        ```
+    """
+
+    state: S
+    commands: list[Command]
+
+
+def fold(reducer: Reducer[S, Any], events: Iterable[Any], *, state: Any = _OWN) -> Folded[S]:
+    """Fold events with a reducer's function, without a run, each one twice: the second time with another clock and seed.
+
+    Args:
+        reducer: The reducer.
+        events: Its events, outcomes of commands too.
+        state: The state to begin with; `State()` unless given.
+
+    Raises:
+        AssertionError: The function is not pure: it came to something else the second time, or changed the state or the event that
+            it was given.
+        BadArguments: It is no reducer, or needs a state to begin with.
+
+    Example:
+        ```python
+        state, commands = holdfast.testing.fold(revenue, [Ordered(5), Ordered(7)])
+        assert state == 12
+        ```
+    """
+    if not isinstance(reducer, Reducer):
+        raise BadArguments(f"fold takes a reducer (a function with @holdfast.reducer), not {short(reducer)}")
+    folding = reducer.spec.folding
+    assert folding is not None
+    shape, commands = folding.state, list[Command]()
+    state = folding.first if state is _OWN else state
+    if state is NO_DEFAULT:
+        raise BadArguments(f"fold({reducer.name}, ..., state=...): say with which {shape.name} it begins")
+    for nth, event in enumerate(events):
+        where, text, told = f"event {nth}, {short(event)}", shape.text(state, "state"), _text(event)
+        given = shape.load(text)
+        state, asked = _parts(folding.fn(given, event))
+        if shape.text(given, "state") != text or _text(event) != told:
+            raise AssertionError(
+                f"{where}: the function changed what it was given; return a new state (dataclasses.replace)"
+            )
+        with _elsewhere():
+            other, others = _parts(folding.fn(shape.load(text), event))
+        for what, one, two in (("state", state, other), ("commands", asked, others)):
+            if one != two:
+                raise AssertionError(f"{where}: not pure, the {what} came out as {short(one)}, then as {short(two)}")
+        commands += asked
+    return Folded(state, commands)
+
+
+def _parts(made: Any) -> tuple[Any, list[Command]]:
+    state, commands = made if type(made) is tuple and len(made) == 2 else (made, [])
+    return state, list(commands)
+
+
+def _text(event: Any) -> str:
+    return repr(event) if isinstance(event, Outcome) else shape_of(type(event)).text(event, "event")
+
+
+@contextlib.contextmanager
+def _elsewhere() -> Iterator[None]:
+    """Another day, and other random numbers."""
+    clocks = {name: getattr(time, name) for name in _CLOCKS}
+    chance = random.getstate()
+
+    def later(name: str) -> Any:
+        more = _LATER * 10**9 if name.endswith("_ns") else _LATER
+        return lambda: clocks[name]() + more
+
+    for name in _CLOCKS:
+        setattr(time, name, later(name))
+    random.seed(_SEED)
+    try:
+        yield
+    finally:
+        random.setstate(chance)
+        for name, clock in clocks.items():
+            setattr(time, name, clock)
