@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from holdfast.declare import NotDone
+from holdfast.engine.announcements import Outgoing
 from holdfast.engine.approvals import answered, approval_id, withdraw
 from holdfast.engine.attempt import Attempt, Call, tagged
 from holdfast.engine.host import RUN_IT, Ended, Work
@@ -32,6 +33,7 @@ from holdfast.engine.limits import Passage, doze
 from holdfast.engine.outlets import BodyStreams
 from holdfast.errors import BadArguments, InDoubt, NotStorable, StepTimeout, Suspended
 from holdfast.runtime import Placed, StepContext, StepSpec
+from holdfast.store.announcements import NewAnnouncement
 from holdfast.store.approvals import NewApproval
 from holdfast.values import failures
 from holdfast.values.codec import UNTYPED, kept
@@ -137,7 +139,7 @@ class StepCall(Call):
 
     of = "step"
     __slots__ = (
-        "_account", "_context", "_copy", "_kept", "_task", "bill", "bound", "so_far", "spec", "target",
+        "_account", "_context", "_copy", "_kept", "_task", "bill", "bound", "published", "so_far", "spec", "target",
     )  # fmt: skip
 
     def __init__(self, attempt: Attempt, key: str, spec: StepSpec, target: object, bound: Bound) -> None:
@@ -146,6 +148,7 @@ class StepCall(Call):
         self._task: asyncio.Task[None] | None = None
         self._copy: Any = _NOT_HERE  # of the result, if the body ran here
         self._kept = False
+        self.published: tuple[NewAnnouncement, ...] = ()  # by the body, or the probe, that came to the outcome
         self._account: Account | None = None  # what the body says of how far it has come
         # The body sees the caller's context variables, live and resumed alike.
         self._context: contextvars.Context | None = contextvars.copy_context()
@@ -325,10 +328,14 @@ class StepCall(Call):
             await self.until_due()
             await attempt.bodies.permission()
             attempt.bodies.begun()
+            context = self.context()
+            context.publish = outgoing = Outgoing(self.idempotency_key)
             try:
-                ended = await attempt.host.perform(self._work(spec.probe, False, self.context(), None))
+                ended = await attempt.host.perform(self._work(spec.probe, False, context, None))
             finally:
                 attempt.bodies.ended()
+                outgoing.end()
+            self.published = outgoing.made if ended.error is None else ()
             error = ended.error
             if error is None:
                 return None if isinstance(ended.value, NotDone) else ended
@@ -383,13 +390,16 @@ class StepCall(Call):
             context = self.context()
             context.stream = streams = BodyStreams(self, self.so_far.attempt)
             context.tell = None if spec.transaction else self.tell
+            context.publish = outgoing = Outgoing(self.idempotency_key)
             attempt.host.body_runs(spec, self.key)
             began_s, how, known = time.perf_counter(), "stopped", len(self.bill.spendings)
             try:
                 ended = await self._perform(context)
                 streams.end(ended.error)
+                self.published = outgoing.made if ended.error is None else ()
                 how = "in_doubt" if ended.doubt else "completed" if ended.error is None else "failed"
             finally:
+                outgoing.end()
                 attempt.host.body_ended(how, time.perf_counter() - began_s)
                 if len(self.bill.spendings) > known:
                     attempt.host.spent(attempt.run.agent, [spent for spent, _ in self.bill.spendings[known:]])
@@ -490,6 +500,8 @@ class StepCall(Call):
             guard.landed(self)
 
     def _ended(self, **more: Any) -> dict[str, Any]:
+        if self.published:
+            more["published"] = {new.id: new.name for new in self.published}
         return self.ending(attempts=max(self.so_far.attempt, 1), began=self.so_far.began_at, **more)
 
     def _complete(self, value: Any) -> None:
@@ -507,10 +519,12 @@ class StepCall(Call):
         data = self._ended()
         if then is None:
             del self.bound, self.bill, self.so_far  # as long as it is on its way nobody asks for these
-        self.attempt.pen.record("step.completed", self.key, data, text, then=then, alone=alone)
+        self.attempt.pen.record(
+            "step.completed", self.key, data, text, then=then, alone=alone, announces=self.published
+        )
 
     def _fail(self, error: Exception) -> None:
-        self.numbered = True
+        self.numbered, self.published = True, ()
         record = failures.record(error, self.spec.raises)
         data = self._ended(error=record)
         if partial := self.attempt.streams.failed(self.key):

@@ -32,6 +32,7 @@ from holdfast.words.spent import Spent
 from holdfast.words.triggers import TriggerSpec
 from holdfast.worker import drain, suspects
 from holdfast.worker.agents import Served
+from holdfast.worker.announcements import Announcements
 from holdfast.worker.leases import Leases
 from holdfast.worker.measures import Measures
 from holdfast.worker.rounds import Round
@@ -82,7 +83,7 @@ class Worker:
         self.scheduler = Scheduler(store, self._served, self.settings, self.attempts, self.loading)
         self.rounds: list[Round] = [Schedules(store, self.measures)]
         if apply is not None:
-            self.rounds.append(Deliveries(store, self.measures, self.threads, apply))
+            self.rounds += [Deliveries(store, self.measures, self.threads, apply), Announcements(store)]
         for each in self.rounds:
             each.serve(self._served)
         store.code_version, store.queues = self.settings.version, self.settings.queues
