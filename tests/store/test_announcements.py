@@ -76,7 +76,7 @@ async def test_one_announcement_is_passed_on_once_to_each(place: Place) -> None:
         assert (row.kind, body) == ("event", b'{"order": 7}')
         assert json.loads(row.headers) == {"event": "paid", "at": str(clock.time), "position": "1"}
         (deed,) = await one.audit(run="")
-        assert (deed.action, deed.actor) == ("publish", "ana")
+        assert (deed["action"], deed["actor"]) == ("publish", "ana")
 
 
 async def test_those_that_come_later_do_not_hear_what_came_before(place: Place) -> None:
@@ -141,7 +141,7 @@ async def test_a_crowd_is_served_in_pieces(place: Place, monkeypatch: pytest.Mon
         while (await store.next_announcement())[0] is not None:
             await store.pass_on()
             turns += 1
-        assert turns == 8
+        assert turns == 7
         assert [await heard(store, f"r{number}") for number in range(7)] == [["e1", "e2"]] * 7
         assert [await came(store, f"t{number}") for number in range(3)] == [["e1", "e2"]] * 3
 
@@ -157,7 +157,7 @@ async def test_a_run_that_has_ended_waits_no_more(place: Place) -> None:
         await store.delete("deleted")
         await store.announce(said("e1"), **HAND)
         await passed(store)
-        await store.retry("failed", by="ana")
+        await store.resume("failed", by="ana", retry=True)
         await store.announce(said("e2"), **HAND)
         await passed(store)
         assert [await heard(store, run) for run in ("done", "failed")] == [[], ["e2"]]

@@ -44,6 +44,11 @@ class Announcements(Round):
         self._declare_at = 0.0
         self.wake()
 
+    async def declare(self) -> None:
+        """Declare what starts the agents: what is published once the worker has begun reaches them."""
+        await self._store.declare_subscriptions(self._declared)
+        self._declare_at = time.monotonic() + _DECLARE_EVERY_S
+
     async def turn(self) -> int | None:
         """Pass on what waits, and end the gatherings that are due."""
         await self._tend()
@@ -59,8 +64,7 @@ class Announcements(Round):
         """Declare what starts the agents, and forget what is old, now and then."""
         now = time.monotonic()
         if now >= self._declare_at:
-            await self._store.declare_subscriptions(self._declared)
-            self._declare_at = now + _DECLARE_EVERY_S
+            await self.declare()
         if now >= self._prune_at:
             while await self._store.prune_announcements(self._clock.now() - RETENTION_MS):
                 pass

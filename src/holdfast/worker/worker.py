@@ -104,6 +104,8 @@ class Worker:
                 " `holdfast restore --activate` or `hf.activate()`", self.store.url,
             )  # fmt: skip
         self.measures.recovered += await self.store.recover()
+        for each in self.rounds:
+            await each.declare()
         self._leases.start()
         for work in (self._work(), *(each.keep() for each in self.rounds), self._recover(), self._erase()):
             self._tasks.append(asyncio.create_task(work))
@@ -297,6 +299,7 @@ class Worker:
         await self._served.publish(self.store)
         for each in self.rounds:
             each.serve(self._served)
+            await each.declare()
         self.scheduler.wake()
 
     @property
