@@ -537,5 +537,5 @@ def _check_on(fn: Callable[..., Any], name: str) -> None:
     by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     if not takes or takes[0].kind not in by_position or any(each.default is each.empty for each in takes[1:]):
         raise BadArguments(
-            f"agent {name!r} with on= is called with the value of the announcement alone, as in `async def {fn.__name__}(value): ...`"
+            f"agent {name!r} with on= is called with the value of the announcement alone, as in `async def {fn.__name__}(value)`"
         )

@@ -11,6 +11,8 @@ from holdfast.http.routes import Call, Input, Nothing
 
 
 class New(Input):
+    """An announcement to be published."""
+
     name: str = Field(description="The name under which others wait for it, such as `order.paid`.")
     value: Any = None
     key: str | None = Field(None, description="The same name and key twice, within 30 days, is one announcement.")
@@ -18,10 +20,13 @@ class New(Input):
 
 @dataclass(frozen=True, slots=True)
 class Published:
+    """An announcement that was published."""
+
     id: str
     name: str
 
 
 async def publish(call: Call[Nothing, New]) -> Published:
+    """Publish an announcement."""
     told = call.body
     return Published(await call.hf.publish(told.name, told.value, key=told.key), told.name)

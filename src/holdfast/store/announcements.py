@@ -81,10 +81,9 @@ Announcing = NewAnnouncement | NewSubscription  # what the owner of a run has do
 
 
 class Passed(NamedTuple):
-    """Outcome of a turn: how many announcements were passed on, whether more wait, and whether another worker is at it."""
+    """Outcome of a turn: how many announcements were passed on to all, and whether another worker is at it instead."""
 
-    count: int
-    more: bool
+    done: int
     busy: bool
 
 
@@ -178,11 +177,11 @@ class _Told(NamedTuple):
 
 def _pass_on(tx: Transaction) -> Asking[Passed]:
     if (yield from tx.row("lock_announcements")) is None:
-        return Passed(0, more=True, busy=True)
+        return Passed(0, busy=True)
     waiting = [AnnouncementRow(*row) for row in (yield from tx.rows("waiting_announcements", limit=_AT_ONCE))]
     told: list[_Told] = []
     fields: dict[str, list[str]] = {}
-    count = 0
+    done = 0
     for row in waiting:
         if row.name not in fields:
             fields[row.name] = yield from _fields(tx, row.name)
@@ -194,13 +193,13 @@ def _pass_on(tx: Transaction) -> Asking[Passed]:
             yield from tx.rows("reach", position=row.position, run=run, topic=topic)
             break
         yield from tx.rows("passed", position=row.position)
-        count += 1
+        done += 1
     for each in sorted(told):
         if each.run:
             yield from _signal(tx, each)
         else:
             yield from receive(tx, _delivery(each))
-    return Passed(count, more=count < len(waiting) or len(waiting) == _AT_ONCE, busy=False)
+    return Passed(done, busy=False)
 
 
 def _fields(tx: Transaction, name: str) -> Asking[list[str]]:

@@ -103,14 +103,14 @@ def _rest(value: Any) -> bool:
 
 def _event(value: Any) -> bool:
     try:
-        return checked_event(value) == value
+        return bool(checked_event(value))
     except BadArguments:
         return False
 
 
 def _match(value: Any) -> bool:
     try:
-        return checked_match(value) == value
+        return _object(value) and checked_match(value) is not None
     except BadArguments:
         return False
 
@@ -173,7 +173,8 @@ ALSO: Final[dict[str, Fits]] = {
     "rate": _maybe(_text), "began": _moment, "ms": _maybe(_whole), "until": _maybe(_moment), "at": _moment, "cut": _maybe(_whole),
     "depth": _count, "partial": _dict_of(_row(_count, _count, _count, _maybe(_text))), "by": _text, "note": _text,
     "votes": _list_of(_VOTE), "children": _dict_of(_text), "stand_ins": _dict_of(_text), "plan": _ITEMS, "choices": _object,
-    "means": _rest, "announcement": _text, "published": _dict_of(_text), "reason": _maybe(_text), "effects": _text, "instead": _dict_of(_text), **_TIMES,
+    "means": _rest, "announcement": _text, "published": _dict_of(_text),
+    "reason": _maybe(_text), "effects": _text, "instead": _dict_of(_text), **_TIMES,
     "cancelling": _with({**_STOP, "unwinding": _flag}),
     "former": _with({}, {
         "origin": _maybe(_with(_FORKED)), "retries": _list_of(_row(_count, _text)), "replace": _dict_of(_text),

@@ -121,7 +121,9 @@ class Deliveries(Round):
         """Declare the triggers, and delete what is old, now and then."""
         now = time.monotonic()
         if now >= self._declare_at:
-            own = [declared_by(spec) for spec in self._triggers.values() if spec.kind != KIND]  # announcements.py has those
+            own = [
+                declared_by(spec) for spec in self._triggers.values() if spec.kind != KIND
+            ]  # announcements.py has those
             if own:
                 await self._store.declare_triggers(own)
             self._declare_at = now + _DECLARE_EVERY_S
