@@ -1,7 +1,6 @@
 """Workers whose agents publish, are started by announcements and wait for them; killed with -9 by the test."""
 
 import asyncio
-import sys
 
 import holdfast
 
@@ -54,11 +53,18 @@ async def watch(by: str) -> list[str]:
 ALL = [shop, ship, load, bill, watch]
 
 
-async def main() -> None:
-    async with holdfast.open(sys.argv[1], agents=ALL):
-        print("ready", flush=True)  # noqa: T201 - the test reads it
-        await asyncio.sleep(3600)
+def warm_up():
+    """What a worker needs, before it is forked."""
+    for spec in ALL:
+        spec.spec.signature.schema()
 
 
-if __name__ == "__main__":
+def serve(parent, url):
+    """A worker, until it is killed."""
+
+    async def main():
+        async with holdfast.open(url, agents=ALL):
+            parent.say(ready=True)
+            await parent.told(asyncio.get_running_loop())
+
     asyncio.run(main())

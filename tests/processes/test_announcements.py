@@ -2,32 +2,15 @@
 
 import asyncio
 import random
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
-from tests.processes.announcement_program import ALL
+from tests.processes.announcement_program import ALL, serve
 
 import holdfast
 
-PROGRAM = Path(__file__).with_name("announcement_program.py")
 SHOPS, SALES = 4, 12
-
-
-def begun(url):
-    process = subprocess.Popen([sys.executable, PROGRAM, url], stdout=subprocess.PIPE)
-    assert process.stdout.readline() == b"ready\n"
-    return process
-
-
-def ended(process):
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
 
 
 async def open_shops(url, kill):
@@ -54,15 +37,12 @@ async def all_heard(url):
         for by in ("agent", "step", "key"):
             await hf.publish("sold", {"order": -1, "by": by}, key=f"end-{by}")
         watched = {by: await hf.get(f"watch-{by}").result(timeout=60) for by in ("agent", "step", "key")}
-        heard = {"ship": [], "load": [], "bill": []}
-        deadline = time.monotonic() + 60
-        expected = (SHOPS * SALES * 2 + SALES + 3, SHOPS * SALES * 2 + SALES + 3, SHOPS * SALES + 1)
-        while tuple(map(len, heard.values())) != expected and time.monotonic() < deadline:
+        while await hf.store.next_announcement() != (None, None) or any(info.waiting for info in await hf.triggers()):
             await asyncio.sleep(0.05)
-            heard = {agent: [] for agent in heard}
-            for agent in heard:
-                for info in await hf.runs(agent=agent, limit=1000):
-                    heard[agent] += await hf.get(info.id).result(timeout=60)
+        heard = {"ship": [], "load": [], "bill": []}
+        for agent, told in heard.items():
+            for info in await hf.runs(agent=agent, limit=1000):
+                told += await hf.get(info.id).result(timeout=60)
         dead = [(info.name, info.waiting, info.dead) for info in await hf.triggers() if info.waiting or info.dead]
         return watched, heard, dead
 
@@ -71,24 +51,28 @@ async def all_heard(url):
 @pytest.mark.by_day("postgres-1")
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("kills", [1, 30])
-def test_each_announcement_reaches_each_that_waits_once(store_url, kills, request):
+def test_each_announcement_reaches_each_that_waits_once(forks, store_url, kills, request):
     """Published in agents, in steps and from outside; runs are started one by one, by lists, and when it is quiet."""
-    dice, workers = random.Random(5), [begun(store_url), begun(store_url)]
+
+    def begun():
+        worker = forks.start(serve, url=store_url)
+        assert worker.read() == {"ready": True}
+        return worker
+
+    dice, workers = random.Random(5), [begun(), begun()]
 
     def kill():
         for number in range(kills):
             time.sleep(dice.uniform(0.0, 0.15))  # the moment of death: nothing waits for it
-            ended(workers.pop(0))
+            workers.pop(0).kill()
             if number % 3 == 2:
-                ended(workers.pop(0))
-                workers.append(begun(store_url))
-            workers.append(begun(store_url))
+                workers.pop(0).kill()
+                workers.append(begun())
+            workers.append(begun())
 
-    try:
-        asyncio.run(open_shops(store_url, kill))
-    finally:
-        for worker in workers:
-            ended(worker)
+    asyncio.run(open_shops(store_url, kill))
+    for worker in workers:
+        worker.kill()
     watched, heard, dead = asyncio.run(all_heard(store_url))
     sales = {by: [f"{order} by {by}" for order in range(SHOPS * SALES)] for by in ("agent", "step")}
     sales["key"] = [f"{order} by key" for order in range(SALES)]

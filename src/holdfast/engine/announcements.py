@@ -32,7 +32,7 @@ def _new(request: Publish, call: str, nth: int = 0) -> NewAnnouncement:
 
 
 class Outgoing:
-    """What the body of a step has published in one attempt: it goes out with the outcome, or never."""
+    """Announcements that the body of a step has made in one attempt: they go out with the outcome, or never."""
 
     __slots__ = ("_call", "_over", "made")
 

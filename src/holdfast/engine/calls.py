@@ -174,7 +174,7 @@ class ReceiveCall(Call):
         return self.open(event)
 
     def open(self, event: Event) -> Any:
-        """What the agent gets for a message."""
+        """Make of a message what the agent gets."""
         return opened(self.attempt, self._topic, self._shape, event)
 
     @property

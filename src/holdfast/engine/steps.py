@@ -69,6 +69,7 @@ class Past:
     resumed: bool = False  # an earlier life of the run may have begun the call, and written to streams
     again: bool = False  # a body may have run of which the journal has no trace
     began_at: int = 0
+    published: tuple[NewAnnouncement, ...] = ()  # by the body, or the probe, that came to the outcome
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> Past:
@@ -139,7 +140,7 @@ class StepCall(Call):
 
     of = "step"
     __slots__ = (
-        "_account", "_context", "_copy", "_kept", "_task", "bill", "bound", "published", "so_far", "spec", "target",
+        "_account", "_context", "_copy", "_kept", "_task", "bill", "bound", "so_far", "spec", "target",
     )  # fmt: skip
 
     def __init__(self, attempt: Attempt, key: str, spec: StepSpec, target: object, bound: Bound) -> None:
@@ -148,7 +149,6 @@ class StepCall(Call):
         self._task: asyncio.Task[None] | None = None
         self._copy: Any = _NOT_HERE  # of the result, if the body ran here
         self._kept = False
-        self.published: tuple[NewAnnouncement, ...] = ()  # by the body, or the probe, that came to the outcome
         self._account: Account | None = None  # what the body says of how far it has come
         # The body sees the caller's context variables, live and resumed alike.
         self._context: contextvars.Context | None = contextvars.copy_context()
@@ -335,7 +335,7 @@ class StepCall(Call):
             finally:
                 attempt.bodies.ended()
                 outgoing.end()
-            self.published = outgoing.made if ended.error is None else ()
+            past.published = outgoing.made if ended.error is None else ()
             error = ended.error
             if error is None:
                 return None if isinstance(ended.value, NotDone) else ended
@@ -396,7 +396,7 @@ class StepCall(Call):
             try:
                 ended = await self._perform(context)
                 streams.end(ended.error)
-                self.published = outgoing.made if ended.error is None else ()
+                self.so_far.published = outgoing.made if ended.error is None else ()
                 how = "in_doubt" if ended.doubt else "completed" if ended.error is None else "failed"
             finally:
                 outgoing.end()
@@ -500,8 +500,8 @@ class StepCall(Call):
             guard.landed(self)
 
     def _ended(self, **more: Any) -> dict[str, Any]:
-        if self.published:
-            more["published"] = {new.id: new.name for new in self.published}
+        if self.so_far.published:
+            more["published"] = {new.id: new.name for new in self.so_far.published}
         return self.ending(attempts=max(self.so_far.attempt, 1), began=self.so_far.began_at, **more)
 
     def _complete(self, value: Any) -> None:
@@ -516,15 +516,15 @@ class StepCall(Call):
         alone = self.attempt.tasks.resting and self.attempt.tasks.alone and self._account is None
         self._task = None  # its driver ends here
         then = self._landed if self.attempt.guards else None
-        data = self._ended()
+        data, announces = self._ended(), self.so_far.published
         if then is None:
             del self.bound, self.bill, self.so_far  # as long as it is on its way nobody asks for these
         self.attempt.pen.record(
-            "step.completed", self.key, data, text, then=then, alone=alone, announces=self.published
+            "step.completed", self.key, data, text, then=then, alone=alone, announces=announces
         )
 
     def _fail(self, error: Exception) -> None:
-        self.numbered, self.published = True, ()
+        self.numbered, self.so_far.published = True, ()
         record = failures.record(error, self.spec.raises)
         data = self._ended(error=record)
         if partial := self.attempt.streams.failed(self.key):

@@ -96,13 +96,13 @@ class TransactionCall(StepCall):
         except NotStorable as error:
             return Ended(error=error, final=True)
         await attempt.pen.hold()
-        self.published = outgoing.made
+        self.so_far.published = outgoing.made
         return await self._commit(transaction, ended, text, copy)
 
     async def _commit(self, transaction: Joint, ended: Ended, text: str, copy: Any) -> Ended:
         """Give the record its number and commit it, with what is held before it. Once begun, this is not stopped."""
         attempt = self.attempt
-        attempt.pen.record("step.completed", self.key, self._ended(), text, then=self._landed, announces=self.published)
+        attempt.pen.record("step.completed", self.key, self._ended(), text, then=self._landed, announces=self.so_far.published)
         if attempt.life.closing:
             raise Suspended
         self.numbered = True

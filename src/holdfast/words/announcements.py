@@ -39,7 +39,7 @@ _TOPIC: Final = f"{OWN_TOPICS}event:"
 
 @dataclass(frozen=True, slots=True)
 class Announcement(Generic[T_co]):
-    """What was published: a name and a value, when, and by which run.
+    """Something that was published: a name and a value, when, and by which run.
 
     Attributes:
         name: The name under which it was published.
@@ -64,7 +64,7 @@ class Announcement(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """How many announcements one run is started with: a list of up to so many, or of those that came within a time.
+    """Announcements that start one run together: a list of up to so many, or of those that came within a time.
 
     Attributes:
         most: So many at once, up to 1,000.
@@ -140,7 +140,7 @@ class On:
 
     @property
     def most(self) -> int:
-        """How many announcements a run gets; 0: one, the last."""
+        """The most announcements that a run gets; 0: one, the last."""
         return 0 if self.batch is None else self.batch.most
 
     @property
@@ -150,11 +150,11 @@ class On:
 
     @property
     def within_ms(self) -> int | None:
-        """How long after the first the run is started at the latest."""
+        """The time after the first at which the run is started at the latest."""
         return None if self.batch is None else milliseconds(self.batch.within)
 
     def declared(self) -> dict[str, Any]:
-        """What is declared, as plain data: the same in every process that has the same code."""
+        """Write what is declared as plain data: the same in every process that has the same code."""
         return {
             "event": self.name, "if": self.if_ is not None, "debounce_ms": self.quiet_ms, "by": self.by,
             "batch": None if self.batch is None else [self.most, self.within_ms],
@@ -162,7 +162,7 @@ class On:
 
 
 def checked_on(on: object) -> On | None:
-    """What an agent is started by, or `BadArguments`."""
+    """The announcements that start an agent, or `BadArguments`."""
     if on is None or isinstance(on, On):
         return on
     raise BadArguments(f"on={short(on)}: say which announcements start it, as in on=On('order.paid')")
