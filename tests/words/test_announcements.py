@@ -16,6 +16,7 @@ from holdfast.words.announcements import (
     fields_of,
     keyed_id,
     nth_id,
+    stored,
     topic_of,
     wanted,
 )
@@ -138,5 +139,5 @@ def test_an_agent_that_takes_no_value_cannot_be_started(fn):
 
 def test_an_announcement_is_a_plain_value():
     assert Announcement("a", 1) == Announcement("a", 1)
-    assert On("a").declared() == {"event": "a", "if": False, "debounce_ms": None, "by": None, "batch": None}
-    assert On("a", batch=Batch(2, "1s"), debounce="0.5s").declared()["batch"] == [2, 1000]
+    assert stored(On("a")) == {"event": "a", "if": False, "debounce_ms": None, "by": None, "batch": None}
+    assert stored(On("a", batch=Batch(2, "1s"), debounce="0.5s"))["batch"] == [2, 1000]

@@ -519,9 +519,7 @@ class StepCall(Call):
         data, announces = self._ended(), self.so_far.published
         if then is None:
             del self.bound, self.bill, self.so_far  # as long as it is on its way nobody asks for these
-        self.attempt.pen.record(
-            "step.completed", self.key, data, text, then=then, alone=alone, announces=announces
-        )
+        self.attempt.pen.record("step.completed", self.key, data, text, then=then, alone=alone, announces=announces)
 
     def _fail(self, error: Exception) -> None:
         self.numbered, self.so_far.published = True, ()

@@ -102,7 +102,9 @@ class TransactionCall(StepCall):
     async def _commit(self, transaction: Joint, ended: Ended, text: str, copy: Any) -> Ended:
         """Give the record its number and commit it, with what is held before it. Once begun, this is not stopped."""
         attempt = self.attempt
-        attempt.pen.record("step.completed", self.key, self._ended(), text, then=self._landed, announces=self.so_far.published)
+        attempt.pen.record(
+            "step.completed", self.key, self._ended(), text, then=self._landed, announces=self.so_far.published
+        )
         if attempt.life.closing:
             raise Suspended
         self.numbered = True

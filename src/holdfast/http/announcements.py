@@ -10,7 +10,7 @@ from pydantic import Field
 from holdfast.http.routes import Call, Input, Nothing
 
 
-class New(Input):
+class NewAnnouncement(Input):
     """An announcement to be published."""
 
     name: str = Field(description="The name under which others wait for it, such as `order.paid`.")
@@ -26,7 +26,7 @@ class Published:
     name: str
 
 
-async def publish(call: Call[Nothing, New]) -> Published:
+async def publish(call: Call[Nothing, NewAnnouncement]) -> Published:
     """Publish an announcement."""
     told = call.body
     return Published(await call.hf.publish(told.name, told.value, key=told.key), told.name)

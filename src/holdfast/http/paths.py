@@ -64,7 +64,7 @@ PATHS: Final[tuple[Endpoint, ...]] = (
     Endpoint("POST", "/api/schedules/{name}/backfill", "Begin a run for each past time that has none.", schedules.backfill,
              "write", schedules.Begun, body=schedules.Between),
     Endpoint("POST", "/api/events", "Publish an announcement for whoever waits for it. The same name and key again is the same.",
-             announcements.publish, "write", announcements.Published, body=announcements.New),
+             announcements.publish, "write", announcements.Published, body=announcements.NewAnnouncement),
     Endpoint("GET", "/api/agents", "The agents that can be started, with the schemas of their arguments.", runs.agents,
              "read", runs.Agents),
 )  # fmt: skip

@@ -20,6 +20,11 @@ from holdfast.words.announcements import (
     checked_key,
     checked_match,
     checked_value,
+    gathers,
+    most_of,
+    quiet_ms,
+    stored,
+    within_ms,
 )
 from holdfast.words.durations import Duration, milliseconds, moment
 from holdfast.words.triggers import DEFAULT_RETRY, Delivery, Gather, Mapped, Start, TriggerSpec
@@ -109,7 +114,7 @@ def next_event(
 
     Example:
         ```python
-        paid = await holdfast.next_event("order.paid", match={"order": 7}, timeout="3 days")
+        paid = await holdfast.next_event("order.paid", match={"order": 7})
         assert paid.value["order"] == 7
         ```
     """
@@ -140,16 +145,16 @@ def subscribed(spec: AgentSpec) -> TriggerSpec:
                 at = moment(int(told["at"]))
                 if not on.if_(Announcement(on.name, plain, delivery.id, at, told.get("run"))):
                     return None
-            if on.gathers:
+            if gathers(on):
                 where, position = bucket(on.by, plain), int(told["position"])
                 return Gather(
-                    spec.name, delivery.id, where, position, text, on.most, on.quiet_ms, on.within_ms
+                    spec.name, delivery.id, where, position, text, most_of(on), quiet_ms(on), within_ms(on)
                 )  # fmt: skip
-        elif not on.most:
+        elif not most_of(on):
             text = text[1:-1]  # the last one, and the only one that was kept
         return Start(agent, _argument(spec, text))
 
-    return TriggerSpec(spec.name, "event", mapped, on.declared(), DEFAULT_RETRY)
+    return TriggerSpec(spec.name, "event", mapped, stored(on), DEFAULT_RETRY)
 
 
 def _argument(spec: AgentSpec, text: str) -> Any:

@@ -130,35 +130,36 @@ class On:
             milliseconds(self.debounce)
         if self.by is not None:
             _checked_field(self.by, "by=")
-            if not self.gathers:
+            if not gathers(self):
                 raise BadArguments(f"On({self.name!r}, by={self.by!r}): by= goes with debounce= or batch=")
 
-    @property
-    def gathers(self) -> bool:
-        """Is a run started with what several announcements came to?"""
-        return self.debounce is not None or self.batch is not None
 
-    @property
-    def most(self) -> int:
-        """The most announcements that a run gets; 0: one, the last."""
-        return 0 if self.batch is None else self.batch.most
+def gathers(on: On) -> bool:
+    """Is a run started with what several announcements came to?"""
+    return on.debounce is not None or on.batch is not None
 
-    @property
-    def quiet_ms(self) -> int | None:
-        """For how long none may come before the run is started."""
-        return None if self.debounce is None else milliseconds(self.debounce)
 
-    @property
-    def within_ms(self) -> int | None:
-        """The time after the first at which the run is started at the latest."""
-        return None if self.batch is None else milliseconds(self.batch.within)
+def most_of(on: On) -> int:
+    """The most announcements that a run gets; 0: one, the last."""
+    return 0 if on.batch is None else on.batch.most
 
-    def declared(self) -> dict[str, Any]:
-        """Write what is declared as plain data: the same in every process that has the same code."""
-        return {
-            "event": self.name, "if": self.if_ is not None, "debounce_ms": self.quiet_ms, "by": self.by,
-            "batch": None if self.batch is None else [self.most, self.within_ms],
-        }  # fmt: skip
+
+def quiet_ms(on: On) -> int | None:
+    """The time for which none may come before the run is started."""
+    return None if on.debounce is None else milliseconds(on.debounce)
+
+
+def within_ms(on: On) -> int | None:
+    """The time after the first at which the run is started at the latest."""
+    return None if on.batch is None else milliseconds(on.batch.within)
+
+
+def stored(on: On) -> dict[str, Any]:
+    """Write what is declared as plain data: the same in every process that has the same code."""
+    return {
+        "event": on.name, "if": on.if_ is not None, "debounce_ms": quiet_ms(on), "by": on.by,
+        "batch": None if on.batch is None else [most_of(on), within_ms(on)],
+    }  # fmt: skip
 
 
 def checked_on(on: object) -> On | None:
