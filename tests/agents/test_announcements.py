@@ -568,6 +568,8 @@ async def test_a_fork_publishes_anew_and_waits_for_itself():
         await hf.publish("go")
         assert await fork.result() == first
         assert await listener.result() == [(1, "fork"), (2, "fork"), (2, "fork")]
+        other = await run.fork(replace={f"message:{seq}": "another"}, id="g")
+        assert await other.result() == first
 
 
 async def test_a_rehearsal_publishes_nothing_and_hears_what_was_heard():
@@ -594,6 +596,19 @@ async def test_a_rehearsal_publishes_nothing_and_hears_what_was_heard():
         (rehearsed,) = await holdfast.testing.rehearse(hf, ["r"], [talks_to_itself])
         assert rehearsed.difference.same, rehearsed
         assert await hf.store.next_announcement() == before
+
+
+async def test_a_run_says_what_it_waits_for():
+    async with holdfast.testing.open(agents=[hearer]) as hf:
+        run = await hf.start(hearer, 1, id="h")
+        await run.wait("waiting", waits_for="message")
+        (waits,) = (await run.snapshot()).pending
+        assert (waits.kind, waits.what) == ("announcement", "sold")
+        with pytest.raises(
+            TimeoutError,
+            match=r"waits for an announcement 'sold'; `hf.publish\('sold', ...\)` or `holdfast publish sold",
+        ):
+            await run.result(timeout=0.01)
 
 
 async def test_the_history_tells_it_in_words():

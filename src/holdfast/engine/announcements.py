@@ -120,8 +120,9 @@ class NextEventCall(ReceiveCall):
 
     def open(self, event: Event) -> Announcement[Any]:
         value = opened(self.attempt, self._topic, self._shape, event)
-        data = event.data
-        return Announcement(self._event, value, data["announcement"], moment(data["at"]), data.get("run"))
+        data = event.data  # a message that a fork was given in its place says nothing of these
+        id, at = data.get("announcement", ""), moment(data.get("at", event.at))
+        return Announcement(self._event, value, id, at, data.get("run"))
 
     @property
     def late(self) -> str:

@@ -21,15 +21,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from holdfast.errors import NotStorable
 from holdfast.store import audit, declarations
 from holdfast.store.inbox import put_signal
 from holdfast.store.triggers import PREFIX, DeclaredTrigger, NewDelivery, TriggerRow, receive
 from holdfast.store.work import Asking, Feature, Transaction, rows, to_json
 from holdfast.values import tagged
-from holdfast.words.announcements import fields_of, topic_of, wanted
+from holdfast.words.announcements import KIND, fields_of, topic_of, wanted
 
 NEWS: Final = " announcements"  # under this name listeners hear of a change; no run has it
-KIND: Final = "event"  # of the triggers that announcements come to
 _AT_ONCE: Final = 100  # announcements in a transaction
 _MOST_TOLD: Final = 500  # subscriptions in a transaction
 _PRUNED_AT_ONCE: Final = 500
@@ -115,7 +115,7 @@ class Announcements(Feature):
 def _announce(tx: Transaction, new: NewAnnouncement, by: str, via: str) -> Asking[bool]:
     made = yield from new(tx, None)
     if made:
-        yield from audit.note(tx, "", by, via, "publish", {"event": new.name, "id": new.id}, new.value)
+        yield from audit.note(tx, "", by, via, "publish", {"event": new.name, "id": new.id})
     return made or tx.again
 
 
@@ -213,7 +213,7 @@ def _fields(tx: Transaction, name: str) -> Asking[list[str]]:
 
 
 def _subscribers(tx: Transaction, row: AnnouncementRow, fields: list[str], limit: int) -> Asking[list[tuple[str, str]]]:
-    value = tagged.read(row.value) if fields else None
+    value = _plain(row.value) if fields else None
     digests = [digest for each in ("", *fields) if (digest := wanted(each, value)) is not None]
     return (
         yield from tx.rows(
@@ -221,6 +221,14 @@ def _subscribers(tx: Transaction, row: AnnouncementRow, fields: list[str], limit
             limit=limit,
         )
     )  # fmt: skip
+
+
+def _plain(text: str) -> Any:
+    """Read a value for its fields. One that only a later version can read has none here, and is passed on all the same."""
+    try:
+        return tagged.read(text)
+    except NotStorable:
+        return None
 
 
 def _signal(tx: Transaction, told: _Told) -> Asking[None]:

@@ -13,16 +13,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from holdfast.store.announcements import KIND, NEWS
+from holdfast.store.announcements import NEWS
 from holdfast.store.triggers import NewDelivery, receive
 from holdfast.store.work import Asking, Feature, Transaction
-from holdfast.words.announcements import joined
+from holdfast.words.announcements import GATHERED, KIND, joined
 from holdfast.words.triggers import Gather
 
 _AT_ONCE: Final = 100
 _LARGEST: Final = 4 * 1024 * 1024  # characters: a gathering of so much is complete
 _FOREVER_MS: Final = 1_000_000_000_000
-GATHERED: Final = "gathered"  # the header that says of how many a delivery was made
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ from holdfast.runtime import AgentSpec, Called, NextEvent, Publish, StepContext,
 from holdfast.values import tagged
 from holdfast.values.codec import UNTYPED, shape_of
 from holdfast.words.announcements import (
+    GATHERED,
+    KIND,
     Announcement,
     bucket,
     checked_event,
@@ -139,7 +141,7 @@ def subscribed(spec: AgentSpec) -> TriggerSpec:
 
     def mapped(delivery: Delivery) -> Mapped:
         text, told = delivery.text(), delivery.headers
-        if "gathered" not in told:
+        if GATHERED not in told:
             plain = tagged.read(text)
             if on.if_ is not None:
                 at = moment(int(told["at"]))
@@ -154,7 +156,7 @@ def subscribed(spec: AgentSpec) -> TriggerSpec:
             text = text[1:-1]  # the last one, and the only one that was kept
         return Start(agent, _argument(spec, text))
 
-    return TriggerSpec(spec.name, "event", mapped, stored(on), DEFAULT_RETRY)
+    return TriggerSpec(spec.name, KIND, mapped, stored(on), DEFAULT_RETRY)
 
 
 def _argument(spec: AgentSpec, text: str) -> Any:

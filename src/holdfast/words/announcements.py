@@ -33,6 +33,8 @@ _MOST_FIELDS: Final = 20
 _LONGEST_FIELD: Final = 200
 _LONGEST_MATCH: Final = 2_000  # characters of one value
 _EXACT: Final = 2**53  # beyond it a float is not the whole number that it seems to be
+KIND: Final = "event"  # of the triggers that announcements come to
+GATHERED: Final = "gathered"  # the header that says of how many announcements a delivery was made
 OWN_TOPICS: Final = "holdfast:"  # begins the topics that only Holdfast sends to
 _TOPIC: Final = f"{OWN_TOPICS}event:"
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from holdfast.store.announcements import KIND, NEWS
+from holdfast.store.announcements import NEWS
 from holdfast.store.contract import WorkerStore
 from holdfast.store.triggers import RETENTION_MS, DeclaredTrigger
 from holdfast.verbs.announcements import subscribed
+from holdfast.words.announcements import KIND
 from holdfast.worker.agents import Served
 from holdfast.worker.rounds import AT_ONCE, Round
 from holdfast.worker.triggers import declared_by

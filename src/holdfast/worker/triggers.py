@@ -28,11 +28,11 @@ from holdfast.errors import (
     Stale,
     StoreUnavailable,
 )
-from holdfast.store.announcements import KIND
 from holdfast.store.contract import WorkerStore
 from holdfast.store.triggers import NEWS, RETENTION_MS, DeclaredTrigger, DeliveryRow
 from holdfast.values.codec import hashed
 from holdfast.values.text import cut, type_name
+from holdfast.words.announcements import KIND
 from holdfast.words.durations import moment
 from holdfast.words.harmless import logger
 from holdfast.words.triggers import Action, Delivery, TriggerSpec, actions
