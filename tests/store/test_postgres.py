@@ -431,7 +431,7 @@ async def test_plans(database: Place) -> None:
         "due_deliveries": "deliveries_due", "next_delivery": "deliveries_due", "deliveries": "deliveries_recent",
         "orphan_deliveries": "deliveries_owner", "take_delivery": "deliveries_pkey",
         "waiting_announcements": "announcements_waiting", "subscribers": "subscriptions_wanted",
-        "compared_fields": "subscriptions_wanted", "passed": "announcements_pkey", "due_gatherings": "gatherings_due",
+        "compared_fields": "subscriptions_fields", "passed": "announcements_pkey", "due_gatherings": "gatherings_due",
     }  # fmt: skip
     async with database.open(ManualClock()) as store:
         connection = await connect(parse_url(database.url))

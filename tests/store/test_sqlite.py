@@ -242,8 +242,8 @@ async def test_plans(file: Place) -> None:
             "deliveries": "deliveries_recent", "prune_deliveries": "deliveries_settled",
             "orphan_deliveries": "deliveries_owner", "release_deliveries": "deliveries_owner",
             "waiting_announcements": "announcements_waiting", "next_announcement": "announcements_waiting",
-            "prune_announcements": "announcements_passed", "subscribers": "subscriptions_wanted",
-            "compared_fields": "subscriptions_wanted", "due_gatherings": "gatherings_due",
+            "prune_announcements": "announcements_passed", "subscribers": "subscriptions_wanted (name=? AND wanted=?",
+            "compared_fields": "subscriptions_fields", "due_gatherings": "gatherings_due",
         }  # fmt: skip
         for query, index in indexes.items():
             assert index in plan(query), f"{query}: {plan(query)}"

@@ -23,7 +23,8 @@ CREATE TABLE subscriptions (
   since  BIGINT NOT NULL,                      -- announcements up to this position were made before
   PRIMARY KEY (run, topic)
 );
-CREATE INDEX subscriptions_wanted ON subscriptions (name, fields, wanted, run, topic);
+CREATE INDEX subscriptions_fields ON subscriptions (name, fields);
+CREATE INDEX subscriptions_wanted ON subscriptions (name, wanted, run, topic);
 -- Gatherings: deliveries of a trigger that become one, and when.
 CREATE TABLE gatherings (
   trigger  TEXT   NOT NULL,
