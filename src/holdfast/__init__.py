@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from holdfast.rehearsal.replay import Replay
     from holdfast.resources import Resource, resource
     from holdfast.values.signature import Local
+    from holdfast.verbs.announcements import next_event, publish
     from holdfast.verbs.approvals import Decision, Vote, approve, ask
     from holdfast.verbs.budgets import remaining, spend
     from holdfast.verbs.checkpoints import checkpoint, restore
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
     from holdfast.verbs.streams import Stream, stream, unfinished
     from holdfast.verbs.timers import sleep, timeout
     from holdfast.verbs.triggers import Trigger, on
+    from holdfast.words.announcements import Announcement, Batch, On
     from holdfast.words.budget import Budget, Remaining
     from holdfast.words.durations import Duration
     from holdfast.words.limits import Limit, Rate
@@ -115,10 +117,12 @@ __all__ = [
     "Agent",
     "AgentInfo",
     "AlreadyDecided",
+    "Announcement",
     "Approval",
     "Ask",
     "BadArguments",
     "BadBundle",
+    "Batch",
     "Budget",
     "BudgetExceeded",
     "Bundle",
@@ -165,6 +169,7 @@ __all__ = [
     "NotInRun",
     "NotStorable",
     "Notice",
+    "On",
     "Outcome",
     "Pair",
     "Pending",
@@ -231,6 +236,7 @@ __all__ = [
     "fallback",
     "idempotency_key",
     "lively",
+    "next_event",
     "note",
     "now",
     "on",
@@ -240,6 +246,7 @@ __all__ = [
     "place",
     "plan",
     "progress",
+    "publish",
     "receive",
     "receive_nowait",
     "reducer",
@@ -263,6 +270,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "holdfast.words.announcements": "Announcement Batch On",
+    "holdfast.verbs.announcements": "next_event publish",
     "holdfast.words.budget": "Budget Remaining",
     "holdfast.client.client": "Client open restore_backup",
     "holdfast.client.conversations": "ConversationInfo Message Transcript",

@@ -14,6 +14,7 @@ from holdfast.errors import BadArguments, LeafError, NotInRun
 from holdfast.resources import plain_context, step_outside_run
 from holdfast.runtime import AgentSpec, CallChild, Called, Isolation, Placed, StepContext, StepSpec, call_plainly, here
 from holdfast.values.signature import Signature
+from holdfast.words.announcements import On, checked_on
 from holdfast.words.budget import Budget, checked_budget
 from holdfast.words.calls import KeptAs, checked_inputs
 from holdfast.words.durations import Duration, seconds
@@ -21,6 +22,7 @@ from holdfast.words.limits import NORMAL, Limit, Rate, declared
 from holdfast.words.loops import Loops, checked_loops
 from holdfast.words.retry import Retry, as_retry
 from holdfast.words.schedules import Schedule, checked_schedule
+from holdfast.words.triggers import checked_trigger
 
 P = ParamSpec("P")
 P2 = ParamSpec("P2")
@@ -422,6 +424,7 @@ def agent(
     strict: bool = False,
     inputs: KeptAs | None = None,
     schedule: str | Schedule | None = None,
+    on: On | None = None,
 ) -> _AgentDeco: ...
 def agent(
     fn: Any = None,
@@ -439,6 +442,7 @@ def agent(
     strict: bool = False,
     inputs: KeptAs | None = None,
     schedule: str | Schedule | None = None,
+    on: On | None = None,
 ) -> Any:
     """Declare an agent: plain async code that goes on where it stopped.
 
@@ -457,6 +461,7 @@ def agent(
         inputs: "full" keeps the whole arguments of its steps in the history, "digest" a digest and 120 characters. A step may
             say otherwise. Unless given, the store says it.
         schedule: When runs begin by themselves: a cron line, or a `Schedule`.
+        on: Which announcements start a run: an `On`. The agent gets the value as its only argument.
 
     Raises:
         BadArguments: The function or an option cannot be used.
@@ -474,7 +479,7 @@ def agent(
         kept = checked_inputs(inputs)
         times = checked_schedule(schedule)
         return _declare_agent(
-            fn, name, version, flow, checked_budget(budget), checked_loops(loops), strict, kept, times
+            fn, name, version, flow, checked_budget(budget), checked_loops(loops), strict, kept, times, checked_on(on)
         )
 
     return declare if fn is None else declare(fn)
@@ -490,6 +495,7 @@ def _declare_agent(
     strict: bool,
     inputs: KeptAs | None,
     schedule: Schedule | None,
+    on: On | None,
 ) -> Agent[Any, Any]:
     if inspect.isasyncgenfunction(fn):
         reason = "an agent returns one value; return a list"
@@ -505,6 +511,8 @@ def _declare_agent(
     signature = Signature(fn, what=f"agent {fn.__name__ if name is None else name!r}", stored=True)
     signature.promise()
     own_name = _checked_name(fn.__name__ if name is None else name, "an agent")
+    if on is not None:
+        _check_on(fn, own_name)
     return Agent(
         AgentSpec(
             own_name,
@@ -517,5 +525,17 @@ def _declare_agent(
             strict,
             inputs,
             schedule,
+            on,
         )
     )
+
+
+def _check_on(fn: Callable[..., Any], name: str) -> None:
+    """Refuse an agent that announcements cannot start: it is called with a value, and its name is that of a trigger."""
+    checked_trigger(name)
+    takes = list(inspect.signature(fn).parameters.values())
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    if not takes or takes[0].kind not in by_position or any(each.default is each.empty for each in takes[1:]):
+        raise BadArguments(
+            f"agent {name!r} with on= is called with the value of the announcement alone, as in `async def {fn.__name__}(value)`"
+        )

@@ -24,6 +24,7 @@ from holdfast.errors import BadArguments, HoldfastError, LeafError, NotInRun
 from holdfast.values.codec import Migrate, Shape
 from holdfast.values.signature import Signature
 from holdfast.values.text import is_whole, short
+from holdfast.words.announcements import On
 from holdfast.words.budget import Budget
 from holdfast.words.calls import KeptAs
 from holdfast.words.limits import Flow
@@ -78,6 +79,7 @@ class AgentSpec:
     strict: bool = False  # its code may do nothing that is not recorded
     inputs: KeptAs | None = None  # of its steps; None: as the store says
     schedule: Schedule | None = None
+    on: On | None = None  # the announcements that start it
     folding: Folding | None = None  # of a reducer: the function that its code folds events with
 
 
@@ -211,6 +213,7 @@ class StepContext:
     tell: Callable[[dict[str, Any]], None] | None = (
         None  # how far the body has come: to the run's history, from any thread
     )
+    publish: Callable[[Publish], str] | None = None  # with the outcome of the step, from any thread; None: it cannot
     again: bool = False  # the body may have run before: an attempt failed, or a process died after the call was made
 
     @property
@@ -455,6 +458,27 @@ class Plan:
 
     verb: ClassVar[str] = "plan"
     items: list[list[Any]]
+
+
+@dataclass(slots=True)
+class Publish:
+    """Publish an announcement; its id."""
+
+    verb: ClassVar[str] = "publish"
+    name: str
+    text: str  # of the value
+    key: str | None
+
+
+@dataclass(slots=True)
+class NextEvent:
+    """The next announcement of a name whose fields have these values."""
+
+    verb: ClassVar[str] = "next_event"
+    name: str
+    match: dict[str, Any]
+    shape: Shape
+    timeout_ms: int | None
 
 
 @dataclass(slots=True)

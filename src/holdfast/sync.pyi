@@ -893,6 +893,22 @@ class Client:
             BadArguments: The store is not held.
         """
 
+    def publish(self, name: str, value: Any = ..., *, key: str | None = ...) -> str:
+        """Publish an announcement for whoever waits for it: agents declared with `On`, and runs in `next_event`.
+
+        Args:
+            name: The name, such as "order.paid".
+            value: The value, up to 64 KiB as JSON.
+            key: Announcements of a name with one key are one, for 30 days. Give one where a request may be made again.
+
+        Returns:
+            The id of the announcement.
+
+        Raises:
+            BadArguments: The name or the key cannot be used.
+            NotStorable: The value cannot be stored, or is too large.
+        """
+
     def approvals(
         self, *, run: str | None = ..., to: str | Actor | None = ..., open: bool = ..., limit: int = ...
     ) -> list[Approval]:

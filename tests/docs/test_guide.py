@@ -178,6 +178,18 @@ async def test_waiting():
         assert await hf.run(guide.reminder, "bo") == "bo did not answer"
 
 
+async def test_announcements():
+    """The delivery hears of its payment."""
+    guide = module(PAGE, "guide: announcements")
+
+    async with holdfast.testing.open(agents=[guide.delivery, guide.payment]) as hf:
+        run = await hf.start(guide.delivery, 7)
+        await run.wait("waiting", waits_for="message")
+        await hf.run(guide.payment, 8, "bo")
+        await hf.run(guide.payment, 7, "ana")
+        assert await run.result() == "order 7 goes to ana"
+
+
 async def test_race():
     """The first answer wins, also after a crash at any point."""
     guide = module(PAGE, "guide: race")

@@ -15,6 +15,29 @@ def test_declare_and_test(monkeypatch):
     asyncio.run(module(PAGE, "triggers: test").test_the_morning())
 
 
+def test_announcements(monkeypatch):
+    announce, gather = module(PAGE, "triggers: announce"), module(PAGE, "triggers: gather")
+    announce.index = gather.index
+    monkeypatch.setitem(sys.modules, "agents", announce)
+    tests = module(PAGE, "triggers: test announcements")
+    asyncio.run(tests.test_an_order())
+    asyncio.run(tests.test_the_index())
+
+
+def test_a_list_of_announcements():
+    bill = module(PAGE, "triggers: gather").bill
+
+    async def main():
+        async with holdfast.testing.open(agents=[bill]) as hf:
+            for amount in (1, 2, 4):
+                await hf.publish("order.paid", {"amount": amount})
+            await hf.advance("5s")
+            (run,) = await hf.runs(agent="bill")
+            assert await hf.get(run.id).result() == 7
+
+    asyncio.run(main())
+
+
 def test_make():
     morning = module(PAGE, "triggers: declare").morning
 

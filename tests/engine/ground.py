@@ -114,6 +114,8 @@ class MemoryStore:
         append, transition, now = queued.append, queued.append.transition, self.clock.now()
         if append.approvals or append.withdraws or append.talks or append.pieces or queued.spendings:
             raise NotImplementedError(f"{append}: only events, large values, children and transitions are kept here")
+        if append.announces:
+            raise NotImplementedError(f"{append}: nothing is published here")
         row = self._fenced(append.run, append.epoch, append.expected_seq)
         if transition is not None and transition.inbox_seen is not None and row.inbox_count > transition.inbox_seen:
             raise InboxMoved

@@ -797,8 +797,41 @@ def shelf(
     return state.model_copy(update={"said": said})
 
 
+# --- announcements ---
+
+
+@holdfast.step
+async def calls_out(text: str) -> str:
+    await holdfast.publish("crier.news", {"by": "crier", "text": text})
+    return text
+
+
+@holdfast.agent
+async def crier(word: str) -> list[str]:
+    """Hears of its own announcements and of others', waits for one that never came, and then for one that has not come."""
+    mine = {"by": "crier"}
+    heard = [(await holdfast.next_event("crier.news", match=mine)).value["text"]]
+    await holdfast.publish("crier.news", {"by": "crier", "text": word}, key="of the crier")
+    heard.append((await holdfast.next_event("crier.news", match=mine)).value["text"])
+    heard.append(await calls_out(f"{word} again"))
+    heard.append((await holdfast.next_event("crier.news", match=mine)).value["text"])
+    try:
+        await holdfast.next_event("crier.silence", timeout="10ms")
+    except TimeoutError as error:
+        heard.append(str(error))
+    await holdfast.publish("crier.bills", Mail())
+    heard.append((await holdfast.next_event("crier.end", str)).value)
+    return [*heard, await call("after")]
+
+
+@holdfast.agent(on=holdfast.On("crier.bills"))
+async def posts_bills(bill: Mail) -> str:
+    return await call(f"{type(bill).__name__} posted")
+
+
 MORE: list[Any] = [
     noted_child, noted, noted_state, noted_letters, noted_people, deciders, reader, carries, tidies_in_eras, tasks, stumbling,
     brought_down, fails_in_the_end, narrow, customers, meters, frugal, buyer, circles, cycles, strict, house, holds, grandparent,
     brought_up, transacts_late, report, kitchen, chats, party, winds, finished_child, winds_back, shelf,
+    crier, posts_bills,
 ]  # fmt: skip

@@ -111,7 +111,11 @@ async def bring_back_postgres(file: Path, url: str) -> None:
     await connection.execute("CREATE TABLE IF NOT EXISTS public.words (word TEXT)")
     await connection.execute("CREATE TABLE IF NOT EXISTS public.late (word TEXT)")
     await connection.execute("SELECT pg_advisory_unlock(1)")
-    await connection.execute("SELECT setval(pg_get_serial_sequence('audit', 'id'), (SELECT max(id) FROM audit))")
+    for name, column in (("audit", "id"), ("announcements", "position")):
+        if name in tables:
+            await connection.execute(
+                f"SELECT setval(pg_get_serial_sequence('{name}', '{column}'), (SELECT max({column}) FROM {name}))"
+            )
     await connection.close()
 
 

@@ -267,6 +267,18 @@ async def _empty_the_shelf(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
     await run.send(agents_more.Emptied())
 
 
+async def _shout(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    async for event in run.events():
+        if event.kind == "announcement.awaited":
+            break
+    await hf.publish("crier.news", {"by": "nobody", "text": "not for it"})
+    await hf.publish("crier.news", {"by": "crier", "text": "from outside"})
+
+
+async def _end_the_news(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
+    await hf.publish("crier.end", "the end")
+
+
 SCENES: dict[str, Scene] = {
     "sequence": Scene(agents.sequence, (agents.Order("ana"),), {"third": "3"}, {"labels": {"team": "night"}}),
     "defaults": Scene(agents.sequence, (agents.Order("bo", 30, []), 2)),
@@ -346,6 +358,8 @@ SCENES: dict[str, Scene] = {
     "wound-back": Scene(agents_more.winds_back, ("south",), again=_wind_back),
     # Since there are reducers
     "shelf": Scene(agents_more.shelf, acts=_fill_the_shelf, go_on=_empty_the_shelf),
+    # Since there are announcements
+    "crier": Scene(agents_more.crier, ("hear",), acts=_shout, go_on=_end_the_news),
 }
 
 

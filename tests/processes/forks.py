@@ -29,6 +29,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SCENES = (
     "tests.processes.scenes", "tests.processes.workers", "tests.processes.transaction_program", "tests.processes.bundle_program",
+    "tests.processes.announcement_program",
 )  # fmt: skip
 PATIENCE_S = 30.0  # how long a test waits for a process that should answer; a bound, never a measure
 

@@ -63,6 +63,7 @@ WORDS = {
              ["fork", "asks", "--replace", f"{SHORT}=1"], ["fork", "asks", "--replace", EVIL], ["fork", "done", "--id", EVIL]],
     "forks": [["forks", "done"], ["forks", SHORT]],
     "send": [["send", "asks", SHORT, EVIL], ["send", SHORT, "x"]],
+    "publish": [["publish", SHORT, EVIL], ["publish", "a", EVIL, "--key", SHORT], ["publish", "a", "--key", EVIL]],
     "prune": [["prune", "--older-than", SHORT], ["prune", "--older-than", "9d", "--agent", NAME, "--label", f"a={SHORT}"]],
     "delete": [["delete", SHORT], ["delete", "asks"]],
     "token": [["token", SHORT, "--group", SHORT], ["token", "--list"], ["token", "--revoke", SHORT]],

@@ -430,6 +430,8 @@ async def test_plans(database: Place) -> None:
         "next_schedule": "schedules_due", "ahead_schedules": "schedules_updated",
         "due_deliveries": "deliveries_due", "next_delivery": "deliveries_due", "deliveries": "deliveries_recent",
         "orphan_deliveries": "deliveries_owner", "take_delivery": "deliveries_pkey",
+        "waiting_announcements": "announcements_waiting", "subscribers": "subscriptions_wanted",
+        "compared_fields": "subscriptions_fields", "passed": "announcements_pkey", "due_gatherings": "gatherings_due",
     }  # fmt: skip
     async with database.open(ManualClock()) as store:
         connection = await connect(parse_url(database.url))
@@ -459,13 +461,21 @@ async def test_plans(database: Place) -> None:
             " SELECT 't' || n % 3, 'k' || n, 'webhook', '{}', CASE WHEN n % 10 = 0 THEN 'new' ELSE 'done' END, 9000000 + n, n,"
             " CASE WHEN n % 10 = 0 THEN NULL ELSE n END, 0, '' FROM generate_series(1, 20000) n"
         )
+        await connection.execute(
+            "INSERT INTO announcements (id, name, published_at, passed_at)"
+            " SELECT 'e' || n, 'paid', n, CASE WHEN n % 1000 > 0 THEN n END FROM generate_series(1, 20000) n;"
+            "INSERT INTO subscriptions (run, topic, name, fields, wanted, since)"
+            " SELECT 'run-' || n, 't', 'paid', '[\"order\"]', 'w' || n, 0 FROM generate_series(1, 20000) n;"
+            "INSERT INTO gatherings (trigger, bucket, key, began_at, due_at, count, size)"
+            " SELECT 't', 'b' || n, 'k', n, 9000000 + n, 1, 1 FROM generate_series(1, 5000) n"
+        )
         for analyzed in (False, True):
             if analyzed:
                 await connection.execute("ANALYZE")
                 await connection.execute("SET enable_seqscan = on")
             for query, index in queries.items():
                 found = await plan(connection, query)
-                scans = re.search("Seq Scan on (runs|deliveries)", found)
+                scans = re.search("Seq Scan on (runs|deliveries|announcements|subscriptions)", found)
                 assert index in found and not scans, f"{query}, analyzed: {analyzed}: {found}"
         await connection.close()
         await finish(store, (await store.claim(["agent"], 1, TTL))[0])

@@ -241,12 +241,18 @@ async def test_plans(file: Place) -> None:
             "due_deliveries": "deliveries_due", "next_delivery": "deliveries_due", "tally_deliveries": "deliveries_recent",
             "deliveries": "deliveries_recent", "prune_deliveries": "deliveries_settled",
             "orphan_deliveries": "deliveries_owner", "release_deliveries": "deliveries_owner",
+            "waiting_announcements": "announcements_waiting", "next_announcement": "announcements_waiting",
+            "prune_announcements": "announcements_passed", "subscribers": "subscriptions_wanted (name=? AND wanted=?",
+            "compared_fields": "subscriptions_fields", "due_gatherings": "gatherings_due",
         }  # fmt: skip
         for query, index in indexes.items():
             assert index in plan(query), f"{query}: {plan(query)}"
         allowed = {"agents", "workers", "count_runs", "count_rows", "approvals", "audit"}
         for query in QUERIES.keys() - allowed - PARTS:
-            scans = re.findall(r"SCAN (?:runs|events|signals|blobs|chunks|deliveries)\b(?! USING)", plan(query))
+            scans = re.findall(
+                r"SCAN (?:runs|events|signals|blobs|chunks|deliveries|announcements|subscriptions|gathered)\b(?! USING)",
+                plan(query),
+            )
             assert not scans, f"{query}: {plan(query)}"
         db.close()
         began = time.process_time()

@@ -24,6 +24,7 @@ CLASSES: dict[str, tuple[str, list[tuple[str, str]]]] = {
     "Client": (
         "client.client",
         [
+            ("client.announcements", "Announcements"),
             ("client.approvals", "Questions"),
             ("client.bundles", "Bundles"),
             ("client.conversations", "Conversations"),

@@ -57,6 +57,7 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     },
     "Steer": {
         "send": ("control", "Send a message to a run."),
+        "publish": ("announcements", "Publish an announcement for whoever waits for it."),
         "pause": ("control", "Stop runs at their next safe point."),
         "resume": ("control", "Let paused runs go on."),
         "cancel": ("control", "Stop runs for good."),

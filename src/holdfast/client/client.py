@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, Self, TypeVar, overload
 
 from holdfast.client import forks
+from holdfast.client.announcements import Announcements
 from holdfast.client.approvals import Questions, Room
 from holdfast.client.aside import aside
 from holdfast.client.bundles import Bundles
@@ -173,7 +174,7 @@ class _Arguments(NamedTuple):
         return {**(self.kwargs or {}), **self.named}
 
 
-class Client(Questions, Conversations, Control, Rehearsals, Schedules, Tokens, Triggers, Bundles):
+class Client(Announcements, Questions, Conversations, Control, Rehearsals, Schedules, Tokens, Triggers, Bundles):
     """An open store, made by `holdfast.open`. A client belongs to the event loop it was opened in.
 
     Example:

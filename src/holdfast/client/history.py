@@ -24,6 +24,7 @@ from holdfast.store.forks import keys_named
 from holdfast.values.codec import UNTYPED, preview
 from holdfast.values.parts import ARGUMENTS, bases, expanded, filled, needed, parsed
 from holdfast.values.text import cut, is_whole, short, show
+from holdfast.words.announcements import event_of
 from holdfast.words.calls import ARRIVALS, BEGUN, Call, Calls, key_of
 from holdfast.words.durations import moment
 from holdfast.words.events import error_line
@@ -430,9 +431,9 @@ class Pending:
     """Something that a run waits for.
 
     Attributes:
-        kind: "question", "timer", "message", "child", "rate", "slot", "retry", "conversation" or "step"; "start" of a run that
-            begins later, "worker" of one that nobody carries, "resume" of a paused one.
-        what: Its name: the id of the question or the child, the topic, the rate, the step, the agent.
+        kind: "question", "timer", "message", "announcement", "child", "rate", "slot", "retry", "conversation" or "step"; "start"
+            of a run that begins later, "worker" of one that nobody carries, "resume" of a paused one.
+        what: Its name: the id of the question or the child, the topic, the announcement, the rate, the step, the agent.
         text: What people read: the question, the reason of a pause.
         to: People and groups who may decide a question; empty: anybody.
         key: The call that waits, if the journal has it.
@@ -681,7 +682,8 @@ def _token(token: str) -> tuple[str, str]:
         if token.startswith(prefix):
             kind = prefix.removesuffix(":")
             return ("question" if kind == "approval" else kind), token.removeprefix(prefix)
-    return "message", token
+    name = event_of(token)
+    return ("message", token) if name is None else ("announcement", name)
 
 
 async def _messages(client: Base, row: RunRow) -> tuple[list[MessageInfo], int]:

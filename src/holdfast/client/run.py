@@ -42,6 +42,7 @@ from holdfast.values.text import cut, short
 from holdfast.verbs.messages import checked_topic
 from holdfast.verbs.reducers import TOPIC, checked_event
 from holdfast.verbs.streams import checked_stream
+from holdfast.words.announcements import event_of
 from holdfast.words.budget import Budget, checked_budget
 from holdfast.words.durations import Duration, milliseconds, seconds, spoken
 from holdfast.words.events import error_line
@@ -928,6 +929,10 @@ def _needs(row: RunRow, asked: Sequence[Approval]) -> str | None:
         return f"it is stopped, {row.reason or 'paused'}; {again} lets it go on"
     tokens = json.loads(row.awaits or "[]") if row.status == "waiting" and row.waits_for == "message" else ()
     topic = next((each for each in tokens if not each.startswith(("approval:", "child:", "conversation:"))), None)
+    name = None if topic is None else event_of(topic)
+    if name is not None:
+        how = f"`hf.publish({name!r}, ...)` or `holdfast publish {name} VALUE`"
+        return f"it waits for an announcement {name!r}; {how} publishes one"
     if topic is not None:
         how = f"`hf.get({row.id!r}).send({topic!r}, ...)` or `holdfast send {row.id} {topic} VALUE`"
         return f"it waits for a message on {topic!r}; {how} sends one"

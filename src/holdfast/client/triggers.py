@@ -12,7 +12,8 @@ from holdfast.client.base import Base
 from holdfast.client.refusals import Refusals, Try
 from holdfast.client.run import message
 from holdfast.errors import BadArguments, NotAllowed, Stale
-from holdfast.store.triggers import STATUSES, AnyAct, DeliveryRow, NewDelivery, SendAct, Tally, TriggerRow, outcome_of
+from holdfast.store.gatherings import GatherAct
+from holdfast.store.triggers import STATUSES, Act, DeliveryRow, NewDelivery, SendAct, Tally, TriggerRow, outcome_of
 from holdfast.values.text import short
 from holdfast.words.durations import moment
 from holdfast.words.model import checked_limit, checked_run_id
@@ -21,6 +22,7 @@ from holdfast.words.triggers import (
     Action,
     Decide,
     Delivery,
+    Gather,
     Send,
     Start,
     TriggerSpec,
@@ -229,12 +231,14 @@ class Triggers(Base):
                     self._refusals.note(Try(action.decision, code, by, author["via"]))
             raise
 
-    async def _act(self, action: Action, key: str, author: Author) -> AnyAct:
+    async def _act(self, action: Action, key: str, author: Author) -> Act:
         if isinstance(action, Start):
             return await self._start_act(action, key, author)
         if isinstance(action, Send):
             own = key if action.key is None else action.key
             return SendAct(await message(self, checked_run_id(action.run), action.topic, action.value, own, author))
+        if isinstance(action, Gather):
+            return GatherAct(action)
         return await self._decide_act(action, key, author["via"])
 
 

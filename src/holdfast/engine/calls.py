@@ -171,14 +171,22 @@ class ReceiveCall(Call):
                 attempt.parking.waits.pop(self.key, None)
                 if self._timer is not None:
                     self._timer.cancel()
-        return opened(attempt, self._topic, self._shape, event)
+        return self.open(event)
+
+    def open(self, event: Event) -> Any:
+        """Make of a message what the agent gets."""
+        return opened(self.attempt, self._topic, self._shape, event)
+
+    @property
+    def late(self) -> str:
+        """Why it is waited for no more."""
+        return f"no message came on the topic {self._topic!r} in time"
 
     def _timed_out(self) -> None:
         if not self.future.done():
             self.attempt.inbox.mailbox.forget("message", self._topic, self.future)
             assert self._timer is not None
-            late = TimeoutError(f"no message came on the topic {self._topic!r} in time")
-            self.future.set_exception(self._timer.blame(late))
+            self.future.set_exception(self._timer.blame(TimeoutError(self.late)))
 
 
 class NoteCall(Call):

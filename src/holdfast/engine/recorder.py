@@ -28,6 +28,7 @@ from holdfast.engine.inputs import Inputs
 from holdfast.engine.life import Life
 from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
 from holdfast.runtime import Placed
+from holdfast.store.announcements import Announcing
 from holdfast.store.appends import Append, Transition
 from holdfast.store.approvals import NewApproval
 from holdfast.store.blobs import spilled
@@ -127,6 +128,7 @@ class Recorder:
         approvals: Sequence[NewApproval] = (),
         withdraws: Sequence[str] = (),
         talks: Sequence[Talking] = (),
+        announces: Sequence[Announcing] = (),
         checkpoint: bool = False,
         inbox_seen: int | None = None,
         transition: Transition | None = None,
@@ -157,6 +159,7 @@ class Recorder:
             approvals,
             withdraws,
             talks,
+            announces,
         )
         append.inbox_seen, append.transition = inbox_seen, transition
         append.checkpoint_seq = event.seq if checkpoint else None

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final, cast
 
+from holdfast.engine.announcements import NextEventCall, PublishCall
 from holdfast.engine.approvals import ApprovalCall
 from holdfast.engine.attempt import Attempt, Kept
 from holdfast.engine.calls import NoteCall, PlanCall, ProgressCall, ReceiveCall, Tick, TimerCall, opened
@@ -30,9 +31,11 @@ from holdfast.runtime import (
     Durable,
     EnterConversation,
     LeaveConversation,
+    NextEvent,
     Note,
     Plan,
     Progress,
+    Publish,
     Question,
     ReadConversation,
     Receive,
@@ -65,6 +68,8 @@ CALLS: Final[dict[type, Callable[[Any, Any], Any]]] = {
     Note: NoteCall,
     Progress: ProgressCall,
     Plan: PlanCall,
+    Publish: PublishCall,
+    NextEvent: NextEventCall,
     Unfinished: UnfinishedCall,
     Restore: RestoreCall,
     Checkpoint: CheckpointCall,

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from holdfast.declare import NotDone
+from holdfast.engine.announcements import Outgoing
 from holdfast.engine.approvals import answered, approval_id, withdraw
 from holdfast.engine.attempt import Attempt, Call, tagged
 from holdfast.engine.host import RUN_IT, Ended, Work
@@ -32,6 +33,7 @@ from holdfast.engine.limits import Passage, doze
 from holdfast.engine.outlets import BodyStreams
 from holdfast.errors import BadArguments, InDoubt, NotStorable, StepTimeout, Suspended
 from holdfast.runtime import Placed, StepContext, StepSpec
+from holdfast.store.announcements import NewAnnouncement
 from holdfast.store.approvals import NewApproval
 from holdfast.values import failures
 from holdfast.values.codec import UNTYPED, kept
@@ -67,6 +69,7 @@ class Past:
     resumed: bool = False  # an earlier life of the run may have begun the call, and written to streams
     again: bool = False  # a body may have run of which the journal has no trace
     began_at: int = 0
+    published: tuple[NewAnnouncement, ...] = ()  # by the body, or the probe, that came to the outcome
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> Past:
@@ -325,10 +328,14 @@ class StepCall(Call):
             await self.until_due()
             await attempt.bodies.permission()
             attempt.bodies.begun()
+            context = self.context()
+            context.publish = outgoing = Outgoing(self.idempotency_key)
             try:
-                ended = await attempt.host.perform(self._work(spec.probe, False, self.context(), None))
+                ended = await attempt.host.perform(self._work(spec.probe, False, context, None))
             finally:
                 attempt.bodies.ended()
+                outgoing.end()
+            past.published = outgoing.made if ended.error is None else ()
             error = ended.error
             if error is None:
                 return None if isinstance(ended.value, NotDone) else ended
@@ -383,13 +390,16 @@ class StepCall(Call):
             context = self.context()
             context.stream = streams = BodyStreams(self, self.so_far.attempt)
             context.tell = None if spec.transaction else self.tell
+            context.publish = outgoing = Outgoing(self.idempotency_key)
             attempt.host.body_runs(spec, self.key)
             began_s, how, known = time.perf_counter(), "stopped", len(self.bill.spendings)
             try:
                 ended = await self._perform(context)
                 streams.end(ended.error)
+                self.so_far.published = outgoing.made if ended.error is None else ()
                 how = "in_doubt" if ended.doubt else "completed" if ended.error is None else "failed"
             finally:
+                outgoing.end()
                 attempt.host.body_ended(how, time.perf_counter() - began_s)
                 if len(self.bill.spendings) > known:
                     attempt.host.spent(attempt.run.agent, [spent for spent, _ in self.bill.spendings[known:]])
@@ -490,6 +500,8 @@ class StepCall(Call):
             guard.landed(self)
 
     def _ended(self, **more: Any) -> dict[str, Any]:
+        if self.so_far.published:
+            more["published"] = {new.id: new.name for new in self.so_far.published}
         return self.ending(attempts=max(self.so_far.attempt, 1), began=self.so_far.began_at, **more)
 
     def _complete(self, value: Any) -> None:
@@ -504,13 +516,13 @@ class StepCall(Call):
         alone = self.attempt.tasks.resting and self.attempt.tasks.alone and self._account is None
         self._task = None  # its driver ends here
         then = self._landed if self.attempt.guards else None
-        data = self._ended()
+        data, announces = self._ended(), self.so_far.published
         if then is None:
             del self.bound, self.bill, self.so_far  # as long as it is on its way nobody asks for these
-        self.attempt.pen.record("step.completed", self.key, data, text, then=then, alone=alone)
+        self.attempt.pen.record("step.completed", self.key, data, text, then=then, alone=alone, announces=announces)
 
     def _fail(self, error: Exception) -> None:
-        self.numbered = True
+        self.numbered, self.so_far.published = True, ()
         record = failures.record(error, self.spec.raises)
         data = self._ended(error=record)
         if partial := self.attempt.streams.failed(self.key):

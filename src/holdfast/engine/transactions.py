@@ -16,6 +16,7 @@ from __future__ import annotations
 import random
 from typing import Any, Final
 
+from holdfast.engine.announcements import Outgoing
 from holdfast.engine.host import Ended
 from holdfast.engine.limits import Passage
 from holdfast.engine.steps import StepCall
@@ -80,8 +81,11 @@ class TransactionCall(StepCall):
             )
             return Ended(error=problem, final=True)
         context.connection = transaction.connection
+        outgoing = context.publish
+        assert isinstance(outgoing, Outgoing)
         ended = await self._body(context, limit_s)
         self._still_wanted()
+        outgoing.end()
         ended.doubt = False
         if ended.error is not None:
             if transaction.undid(ended.error):
@@ -92,12 +96,15 @@ class TransactionCall(StepCall):
         except NotStorable as error:
             return Ended(error=error, final=True)
         await attempt.pen.hold()
+        self.so_far.published = outgoing.made
         return await self._commit(transaction, ended, text, copy)
 
     async def _commit(self, transaction: Joint, ended: Ended, text: str, copy: Any) -> Ended:
         """Give the record its number and commit it, with what is held before it. Once begun, this is not stopped."""
         attempt = self.attempt
-        attempt.pen.record("step.completed", self.key, self._ended(), text, then=self._landed)
+        attempt.pen.record(
+            "step.completed", self.key, self._ended(), text, then=self._landed, announces=self.so_far.published
+        )
         if attempt.life.closing:
             raise Suspended
         self.numbered = True
@@ -124,7 +131,7 @@ class TransactionCall(StepCall):
             self.attempt.pen.take_back(nth)
             return
         event.kind, event.data, event.value, event.blob = "step.cancelled", self.facts(in_doubt=False), None, None
-        record.blobs, record.parts = {}, self.attempt.pen.inputs.taken()
+        record.blobs, record.parts, record.announces = {}, self.attempt.pen.inputs.taken(), ()
         raise Suspended
 
     def _complete(self, value: Any) -> None:

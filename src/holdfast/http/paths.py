@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from holdfast.client.info import RunEvent
 from holdfast.client.streams import Chunk
-from holdfast.http import approvals, history, runs, schedules
+from holdfast.http import announcements, approvals, history, runs, schedules
 from holdfast.http.routes import Endpoint
 
 _FOLLOWED: Final = {204: ("There is nothing behind Last-Event-ID, and nothing will come.", None)}
@@ -63,6 +63,8 @@ PATHS: Final[tuple[Endpoint, ...]] = (
     Endpoint("POST", "/api/schedules/{name}/trigger", "Begin a run now.", schedules.trigger, "write", schedules.Begun),
     Endpoint("POST", "/api/schedules/{name}/backfill", "Begin a run for each past time that has none.", schedules.backfill,
              "write", schedules.Begun, body=schedules.Between),
+    Endpoint("POST", "/api/events", "Publish an announcement for whoever waits for it. The same name and key again is the same.",
+             announcements.publish, "write", announcements.Published, body=announcements.NewAnnouncement),
     Endpoint("GET", "/api/agents", "The agents that can be started, with the schemas of their arguments.", runs.agents,
              "read", runs.Agents),
 )  # fmt: skip

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from holdfast.errors import BadArguments, LeaseLost
+from holdfast.store.announcements import Announcing
 from holdfast.store.approvals import NewApproval, ask
 from holdfast.store.blobs import insert_blobs
 from holdfast.store.budgets import Spending, spend
@@ -68,6 +69,7 @@ class Append:
     approvals: Sequence[NewApproval] = ()
     withdraws: Sequence[str] = ()  # questions that no call waits for any more
     talks: Sequence[Talking] = ()  # what the run does in conversations
+    announces: Sequence[Announcing] = ()  # what it publishes, and what it waits for from now on
     pieces: Sequence[Piece] = ()  # what was written to streams since the append before
     inbox_seen: int | None = None  # the last inbox position these events take in
     checkpoint_seq: int | None = None
@@ -117,8 +119,8 @@ class QueuedAppend:
         self.next_seq = seq
         self.chunks = [chunk_row(run, epoch, piece) for piece in append.pieces] if append.pieces else ()
         self.stored_with = bool(
-            append.blobs or append.children or append.approvals or append.withdraws or append.talks or append.parts
-            or self.spendings
+            append.blobs or append.children or append.approvals or append.withdraws or append.talks or append.announces
+            or append.parts or self.spendings
         )  # fmt: skip
         about = [new.about for new in append.approvals if new.about] if append.approvals else ()
         # Those it changes beside its own; None: they are not known before.
@@ -274,6 +276,8 @@ def _store_with(tx: Transaction, append: Append, batch: Sequence[QueuedAppend]) 
     for withdrawn in append.withdraws:
         yield from tx.rows("leave_question", approval=withdrawn, run=append.run)
         yield from tx.rows("withdraw_one", approval=withdrawn)
+    for announcing in append.announces:
+        yield from announcing(tx, append.run)
 
 
 def _asked_to_pause(run: str, batch: Sequence[QueuedAppend]) -> list[dict[str, Any]]:

@@ -42,6 +42,7 @@ from holdfast.errors import (
     UnknownRun,
 )
 from holdfast.store import audit
+from holdfast.store.announcements import OVER, resubscribe
 from holdfast.store.approvals import Decide, check_allowed
 from holdfast.store.blobs import NAMED_BLOB, insert_blobs
 from holdfast.store.changes import News
@@ -1074,6 +1075,9 @@ class Import:
             yield from self._insert_questions(tx)
             yield from self._insert_talks(tx)
         if not self.look and self.copy is None:
+            for row in found.runs:
+                if row.status not in OVER:
+                    yield from resubscribe(tx, row.id)
             yield from let_go(tx, [row.id for row in found.runs], manifest.pause, self.by)
         for place, question, ballot, blobs, at in self.ballots:
             try:

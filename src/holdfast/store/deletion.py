@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from holdfast.errors import RunActive, UnknownRun
 from holdfast.store import audit
+from holdfast.store.announcements import forget_runs
 from holdfast.store.blobs import NAMED_BLOB, delete_blobs
 from holdfast.store.changes import News
 from holdfast.store.forks import keep_shared
@@ -143,6 +144,7 @@ def delete_runs(tx: Transaction, runs: list[str]) -> Asking[None]:
     for (text,) in (yield from tx.rows("blobs_named", ids=ids)):
         digests.update(NAMED_BLOB.findall(text))
     (last,) = yield from tx.row("last_position")
+    yield from forget_runs(tx, runs)
     for run in runs:
         yield from tx.rows("delete_run", run=run)
         yield from tx.rows("delete_signals", run=run)

@@ -31,6 +31,7 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.errors import BadArguments, RunExists, RunFinished
 from holdfast.store import audit
+from holdfast.store.announcements import resubscribe
 from holdfast.store.approvals import check_allowed, foreseen
 from holdfast.store.blobs import insert_blobs, spilled
 from holdfast.store.inbox import put_signal, signal_of
@@ -218,6 +219,7 @@ class Fork:
         if new.blobs:
             yield from insert_blobs(tx, new.blobs)
         yield from _copy_streams(tx, new.id, new.run, until)
+        yield from resubscribe(tx, new.id)
         for signal in carried:
             name = f"{_PUT}+{signal.position}"
             yield from put_signal(tx, new.id, name, signal.kind, signal.topic, signal.value, signal.data)

@@ -7,6 +7,7 @@ import re
 from importlib import resources
 from typing import Final
 
+from holdfast.store.announcements import AnnouncementRow
 from holdfast.store.schedules import ScheduleRow
 from holdfast.store.tokens import TokenRow
 from holdfast.store.triggers import DeliveryRow, TriggerRow
@@ -22,6 +23,7 @@ COLUMNS: Final = {
     "{token}": ", ".join(column.name for column in dataclasses.fields(TokenRow)),
     "{schedule}": ", ".join(column.name for column in dataclasses.fields(ScheduleRow)),
     "{trigger}": ", ".join(column.name for column in dataclasses.fields(TriggerRow)),
+    "{announcement}": ", ".join(column.name for column in dataclasses.fields(AnnouncementRow)),
     "{delivery}": ", ".join(column.name for column in dataclasses.fields(DeliveryRow)),
 }
 

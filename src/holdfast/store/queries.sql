@@ -1747,3 +1747,110 @@ WHERE status IN (SELECT value FROM json_each(:statuses)) GROUP BY status, trigge
 DELETE FROM deliveries WHERE (trigger, key) IN
   (SELECT trigger, key FROM deliveries WHERE settled_at < :before ORDER BY settled_at LIMIT :limit)
 RETURNING key
+
+-- name: announce
+-- Publish, unless an announcement has this id.
+INSERT INTO announcements (id, name, value, run, published_at) VALUES (:id, :name, :value, :run, :now)
+ON CONFLICT (id) DO NOTHING RETURNING position
+
+-- name: last_announcement
+-- The position of the last announcement.
+SELECT coalesce(max(position), 0) FROM announcements
+
+-- name: next_announcement
+-- The first announcement that waits, and when the next gathering is due; none in a copy that is held.
+SELECT (SELECT min(position) FROM announcements WHERE passed_at IS NULL), (SELECT min(due_at) FROM gatherings)
+WHERE NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
+
+-- name: lock_announcements
+-- Be the only one that passes announcements on, until the transaction is over: each waiting run hears of them in their order.
+SELECT 1
+
+-- name: waiting_announcements
+-- Announcements that wait, the first ones first; none in a copy that is held.
+SELECT {announcement} FROM announcements
+WHERE passed_at IS NULL AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
+ORDER BY position LIMIT :limit
+
+-- name: compared_fields
+-- The next fields that subscriptions to these announcements compare.
+SELECT min(fields) FROM subscriptions WHERE name = :name AND fields > :after
+
+-- name: subscribers
+-- Who waits for an announcement whose fields have these digests, behind the last one that was told.
+SELECT run, topic FROM subscriptions
+WHERE name = :name AND wanted IN (SELECT value FROM json_each(:keys)) AND since < :position AND (run, topic) > (:run, :topic)
+ORDER BY run, topic LIMIT :limit
+
+-- name: reach
+-- Note how far an announcement was passed on.
+UPDATE announcements SET reached_run = :run, reached = :topic WHERE position = :position
+
+-- name: passed
+-- An announcement was passed on to all; its id stays for a while.
+UPDATE announcements SET passed_at = :now, value = NULL WHERE position = :position
+
+-- name: prune_announcements
+-- Forget announcements of long ago, but for the last one: positions count on from it.
+DELETE FROM announcements WHERE position IN
+  (SELECT position FROM announcements WHERE passed_at < :before ORDER BY passed_at LIMIT :limit)
+  AND position < (SELECT max(position) FROM announcements)
+RETURNING position
+
+-- name: subscribe
+-- Wait for announcements from now on; one that waits already goes on.
+INSERT INTO subscriptions (run, topic, name, fields, wanted, since)
+VALUES (:run, :topic, :name, :fields, :wanted, (SELECT coalesce(max(position), 0) FROM announcements))
+ON CONFLICT (run, topic) DO UPDATE SET name = excluded.name, since = excluded.since
+WHERE subscriptions.name <> excluded.name
+
+-- name: unsubscribe
+-- Wait for it no more.
+DELETE FROM subscriptions WHERE run = :run AND topic = :topic
+
+-- name: unsubscribe_runs
+-- Forget what these runs waited for.
+DELETE FROM subscriptions WHERE run <> '' AND run IN (SELECT value FROM json_each(:ids))
+
+-- name: awaited
+-- The announcements that a run waits for, as its history tells.
+SELECT data FROM events WHERE run_id = :run AND kind = 'announcement.awaited' AND dropped IS NULL
+UNION ALL
+SELECT data FROM {shared} AND kind = 'announcement.awaited'
+
+-- name: gather
+-- Add to a gathering, or begin one.
+INSERT INTO gatherings (trigger, bucket, key, began_at, due_at, count, size)
+VALUES (:trigger, :bucket, :key, :now, :due_at, 1, :size)
+ON CONFLICT (trigger, bucket) DO UPDATE SET
+  count = gatherings.count + 1, size = gatherings.size + excluded.size,
+  due_at = CASE WHEN :quiet IS NULL OR gatherings.began_at + coalesce(:within, 1000000000000) < :now + :quiet
+                THEN gatherings.began_at + coalesce(:within, 1000000000000) ELSE :now + :quiet END
+RETURNING count, size
+
+-- name: put_gathered
+-- Keep what was gathered.
+INSERT INTO gathered (trigger, bucket, position, value) VALUES (:trigger, :bucket, :position, :value)
+ON CONFLICT (trigger, bucket, position) DO NOTHING
+
+-- name: keep_last
+-- Keep the last of what was gathered, and no other.
+DELETE FROM gathered WHERE trigger = :trigger AND bucket = :bucket
+  AND position < (SELECT max(position) FROM gathered WHERE trigger = :trigger AND bucket = :bucket)
+
+-- name: due_gatherings
+-- Gatherings that are due; another worker's are passed over where the database locks rows. None in a copy that is held.
+SELECT trigger, bucket FROM gatherings WHERE due_at <= :now AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
+ORDER BY due_at LIMIT :limit
+
+-- name: gathered
+-- What was gathered, in order.
+SELECT value FROM gathered WHERE trigger = :trigger AND bucket = :bucket ORDER BY position
+
+-- name: end_gathering
+-- End a gathering; the key of the delivery that it becomes.
+DELETE FROM gatherings WHERE trigger = :trigger AND bucket = :bucket RETURNING key
+
+-- name: delete_gathered
+-- And what was gathered.
+DELETE FROM gathered WHERE trigger = :trigger AND bucket = :bucket

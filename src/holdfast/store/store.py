@@ -16,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from holdfast.errors import StoreUnavailable
 from holdfast.runtime import outside as in_no_run
+from holdfast.store.announcements import Announcements
 from holdfast.store.appends import Append, QueuedAppend, Told
 from holdfast.store.approvals import Approvals
 from holdfast.store.audit import Audit
@@ -29,6 +30,7 @@ from holdfast.store.control import Control
 from holdfast.store.conversations import Conversations
 from holdfast.store.deletion import Deletion
 from holdfast.store.forks import Forks
+from holdfast.store.gatherings import Gatherings
 from holdfast.store.inbox import Inbox
 from holdfast.store.journal import Journals
 from holdfast.store.leases import Leases
@@ -83,7 +85,7 @@ class _Deadline:
 
 class Store(
     Leases, Runs, Control, Deletion, Journals, Inbox, Approvals, Budgets, Conversations, Limits, Streams, Transactions, Blobs,
-    Parts, Tokens, Audit, Backups, Bundles, Forks, Schedules, Triggers,
+    Parts, Tokens, Audit, Backups, Bundles, Forks, Schedules, Triggers, Announcements, Gatherings,
 ):  # fmt: skip
     """A database that keeps runs. Every method is idempotent or fenced, so it may be repeated after an unknown outcome."""
 

@@ -15,9 +15,9 @@ transaction.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from holdfast.errors import LeaseLost, RunExists, UnknownTrigger
 from holdfast.store import approvals, audit, declarations, inbox, runs
@@ -30,7 +30,7 @@ _PRUNED_AT_ONCE: Final = 500
 _LONGEST_ERROR: Final = 2_000
 STATUSES: Final = ("new", "done", "dead")
 UNDONE: Final = ("new", "dead")
-_PREFIX: Final = "on "  # of a trigger's name among declarations; no schedule has a space in its name
+PREFIX: Final = "on "  # of a trigger's name among declarations; no schedule has a space in its name
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,13 @@ class Tally:
 
 # Actions, as work. Each is harmless when it is done again.
 
-Act = Callable[[Transaction], Asking[dict[str, Any]]]
+
+class Act(Protocol):
+    """Something to be done about a delivery; returns what was done. `run` is the one that it changes, if that exists."""
+
+    @property
+    def run(self) -> str | None: ...
+    def __call__(self, tx: Transaction, /) -> Asking[dict[str, Any]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +158,6 @@ class DecideAct:
         return {"decide": row.id, "run": row.run_id, "by": self.decide.ballot.by.name, "status": row.status}
 
 
-AnyAct = StartAct | SendAct | DecideAct
-
-
 class Triggers(Feature):
     """Triggers, declared and read; deliveries, received, taken, ended and read."""
 
@@ -169,7 +172,7 @@ class Triggers(Feature):
 
     async def triggers(self) -> list[tuple[TriggerRow, int]]:
         """Read all triggers by name, each with the number of workers that have its code."""
-        found = await self._read(rows, "triggers", mark=_PREFIX)
+        found = await self._read(rows, "triggers", mark=PREFIX)
         return [(TriggerRow(*row[:-1]), row[-1]) for row in found]
 
     async def tally_deliveries(self, statuses: Iterable[str] = STATUSES) -> list[Tally]:
@@ -178,7 +181,7 @@ class Triggers(Feature):
 
     async def receive(self, new: NewDelivery) -> bool:
         """Keep a delivery; False if it is there already."""
-        return await self._submit(lambda tx: _receive(tx, new), journal=False, small=len(new.body) < 65_536, runs=())
+        return await self._submit(lambda tx: receive(tx, new), journal=False, small=len(new.body) < 65_536, runs=())
 
     async def next_delivery(self, triggers: Iterable[str]) -> int | None:
         """When the next delivery of these triggers is due."""
@@ -191,7 +194,7 @@ class Triggers(Feature):
         """Take deliveries that are due, those longest due of each trigger first; two workers at once take different ones."""
         return await self._submit(lambda tx: _claim(tx, triggers, limit, ttl_ms), journal=False)
 
-    async def apply(self, acts: Sequence[AnyAct], taken: DeliveryRow | None = None) -> list[dict[str, Any]]:
+    async def apply(self, acts: Sequence[Act], taken: DeliveryRow | None = None) -> list[dict[str, Any]]:
         """Do all of these or none, and with them end the delivery that this worker has taken; returns what was done.
 
         `LeaseLost` if another worker has the delivery.
@@ -245,12 +248,12 @@ def _counted(tx: Transaction, query: str, **parameters: Any) -> Asking[int]:
 def _declare(tx: Transaction, declared: Sequence[DeclaredTrigger]) -> Asking[None]:
     yield from declarations.forget_gone(tx)
     for each in sorted(declared, key=lambda each: each.name):
-        yield from declarations.declare(tx, _PREFIX + each.name, each.digest)
+        yield from declarations.declare(tx, PREFIX + each.name, each.digest)
         row = yield from tx.row("lock_trigger", name=each.name)
         present = None if row is None else TriggerRow(*row).digest
         if present == each.digest:
             continue
-        if (yield from declarations.takes_effect(tx, _PREFIX + each.name, each.digest, present)):
+        if (yield from declarations.takes_effect(tx, PREFIX + each.name, each.digest, present)):
             yield from tx.rows("put_trigger", name=each.name, kind=each.kind, config=each.config, digest=each.digest)
 
 
@@ -259,11 +262,13 @@ def _delete(tx: Transaction, name: str, by: str, via: str) -> Asking[None]:
     if row is None:
         raise UnknownTrigger(f"there is no trigger {name!r}; `holdfast triggers` lists them")
     yield from tx.rows("delete_trigger", name=name)
-    yield from tx.rows("forget_schedule", name=_PREFIX + name)
+    yield from tx.rows("unsubscribe", run="", topic=name)
+    yield from tx.rows("forget_schedule", name=PREFIX + name)
     yield from audit.note(tx, "", by, via, "delete_trigger", {"trigger": name})
 
 
-def _receive(tx: Transaction, new: NewDelivery) -> Asking[bool]:
+def receive(tx: Transaction, new: NewDelivery) -> Asking[bool]:
+    """Keep a delivery; False if it is there already."""
     dead = new.error is not None
     made = yield from tx.row(
         "receive_delivery", trigger=new.trigger, key=new.key, kind=new.kind, headers=to_json(dict(new.headers)),
@@ -296,7 +301,12 @@ def _claim(
     return taken
 
 
-def _apply(tx: Transaction, acts: Sequence[AnyAct], taken: DeliveryRow | None) -> Asking[list[dict[str, Any]]]:
+def _apply(tx: Transaction, acts: Sequence[Act], taken: DeliveryRow | None) -> Asking[list[dict[str, Any]]]:
+    if taken is not None and tx.again:
+        found = yield from tx.row("delivery", trigger=taken.trigger, key=taken.key)
+        before = None if found is None else DeliveryRow(*found[:-1])
+        if before is not None and before.status == "done" and before.claims == taken.claims:
+            return outcome_of(before)  # our own commit, which was unknown
     outcome: list[dict[str, Any]] = []
     for act in acts:
         done = yield from act(tx)

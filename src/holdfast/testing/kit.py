@@ -257,6 +257,23 @@ class TestClient(Client):
         row, _ = await self.store.delivery(name, delivery_key(key))
         return DeliveryInfo.of(row)
 
+    async def publish(self, name: str, value: Any = None, *, key: str | None = None) -> str:
+        """Publish an announcement, and let what waits for it begin.
+
+        Raises:
+            BadArguments: The name or the key cannot be used.
+            NotStorable: The value cannot be stored, or is too large.
+
+        Example:
+            ```python
+            await hf.publish("order.paid", {"order": 7})
+            ```
+        """
+        id = await super().publish(name, value, key=key)
+        self._wake()
+        await self._settled()
+        return id
+
     def _wake(self) -> None:
         """Let the worker look at what is due after a jump."""
         if self._worker is not None:

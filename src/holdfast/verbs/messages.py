@@ -7,6 +7,7 @@ from typing import Any, TypeVar, overload
 from holdfast.errors import BadArguments
 from holdfast.runtime import Called, Receive, current
 from holdfast.values.codec import UNTYPED, shape_of
+from holdfast.words.announcements import OWN_TOPICS
 from holdfast.words.durations import Duration, milliseconds
 from holdfast.words.people import checked_text
 
@@ -64,4 +65,9 @@ def checked_topic(topic: str) -> str:
     """The topic itself; `BadArguments` if it is none."""
     if not isinstance(topic, str) or not 0 < len(topic) <= 200:
         raise BadArguments(f"{topic!r} is not a topic; use a string of 1 to 200 characters")
+    if topic.startswith(OWN_TOPICS):
+        raise BadArguments(
+            f"{topic!r} is not a topic for messages: those that begin with {OWN_TOPICS!r} are Holdfast's own. Choose another; "
+            "`next_event` waits for announcements"
+        )
     return checked_text(topic, "topic")

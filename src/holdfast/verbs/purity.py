@@ -21,7 +21,8 @@ from holdfast.errors import BadArguments
 # Modules that know the time, chance or the world outside.
 _MODULES: Final = frozenset(
     {
-        "aiohttp", "asyncio", "ftplib", "getpass", "glob", "holdfast.verbs.replay", "http", "httpx", "io", "locale", "logging",
+        "aiohttp", "asyncio", "ftplib", "getpass", "glob", "holdfast.verbs.announcements",
+        "holdfast.verbs.replay", "http", "httpx", "io", "locale", "logging",
         "multiprocessing", "os", "pathlib", "platform", "random", "requests", "secrets", "select", "shutil", "signal", "smtplib",
         "socket", "socketserver", "sqlite3", "ssl", "subprocess", "tempfile", "threading", "time", "urllib", "uuid", "webbrowser",
     }
@@ -148,7 +149,12 @@ def _wrong(name: str, value: Any) -> str:
 
 
 def _public(module: str) -> str:
-    return module.removeprefix("_").replace("posixpath", "os.path").replace("holdfast.verbs.replay", "holdfast")
+    return (
+        module.removeprefix("_")
+        .replace("posixpath", "os.path")
+        .replace("holdfast.verbs.replay", "holdfast")
+        .replace("holdfast.verbs.announcements", "holdfast")
+    )
 
 
 def _is_outside(module: str) -> bool:

@@ -26,8 +26,9 @@ KeptAs = Literal["full", "digest"]  # how the input of a call is kept: all of it
 _KEPT: Final[tuple[KeptAs, ...]] = ("full", "digest")
 State = Literal["running", "waiting", "completed", "failed", "cancelled"]
 Sort = Literal[
-    "step", "timer", "child", "question", "conversation", "note", "progress", "plan", "checkpoint", "stream", "tick"
-]
+    "step", "timer", "child", "question", "conversation", "announcement", "note", "progress", "plan", "checkpoint", "stream",
+    "tick",
+]  # fmt: skip
 
 BEGUN: Final = frozenset(
     {

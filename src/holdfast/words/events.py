@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from holdfast.values.codec import preview
 from holdfast.values.text import cut
+from holdfast.words.announcements import event_of
 from holdfast.words.budget import remaining
 from holdfast.words.durations import spoken, when
 from holdfast.words.model import Event
@@ -167,7 +168,9 @@ def _outcome(verb: str) -> Says:
         again = f" at attempt {data['attempts']}" if data.get("attempts", 1) > 1 else ""
         cost = Spent.of(data.get("spent", {})).cost
         said = said_by_model(event)
-        return (verb if said is None else f"-> {said}") + took + again + (f", {cost}" if cost else "")
+        names = ", ".join(dict.fromkeys(map(str, data.get("published", {}).values())))
+        published = f", published {names}" if names else ""
+        return (verb if said is None else f"-> {said}") + took + again + (f", {cost}" if cost else "") + published
 
     return says
 
@@ -195,6 +198,12 @@ def _timer_set(event: Event) -> str:
     until = event.data.get("until")
     span = spoken((event.data.get("ms") or 0) / 1000) if until is None else f"until {when(until)}"
     return f"{span} begins"
+
+
+def _message(event: Event) -> str:
+    topic = str(event.data.get("topic"))
+    name = event_of(topic)
+    return f"message on {topic}: " if name is None else f"announcement {name}: "
 
 
 # Questions
@@ -306,10 +315,7 @@ WORDS: Final[dict[str, Words]] = {
     "timer.set": Words(_timer_set, _timer),
     "timer.fired": Words(lambda _: "is over", _timer),
     "tick": Words(lambda event: f"asyncio timer {event.key} fired", quiet=True),
-    "message.received": Words(
-        lambda event: cut(value_preview(event) or "", _VALUE_CHARACTERS),
-        lambda event: f"message on {event.data.get('topic')}: ",
-    ),
+    "message.received": Words(lambda event: cut(value_preview(event) or "", _VALUE_CHARACTERS), _message),
     "child.started": Words(lambda event: f"started: {call(event)}", _child),
     "child.spawned": Words(lambda event: f"spawned: {call(event)}", _child),
     "child.ended": Words(lambda event: str(event.data.get("status")), _child),
@@ -337,6 +343,8 @@ WORDS: Final[dict[str, Words]] = {
         lambda event: f"added {_messages(event)} messages: {event.data.get('input')}", _conversation
     ),
     "conversation.left": Words(lambda _: "left", _conversation),
+    "announcement.published": Words(lambda event: f"published {event.data.get('input')}"),
+    "announcement.awaited": Words(lambda event: f"waits for announcements of {event.data.get('input')} from here on"),
     "patched": Words(lambda event: f"took the new side of {event.data.get('patch')}"),
     "note": Words(lambda event: str(event.data.get("text", "")), lambda _: "note: ", "said"),
     "progress": Words(_progress),

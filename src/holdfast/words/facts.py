@@ -11,7 +11,9 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Final
 
+from holdfast.errors import BadArguments
 from holdfast.values.text import MOST, is_whole
+from holdfast.words.announcements import checked_event, checked_match
 from holdfast.words.model import FINISHED, is_run_id
 from holdfast.words.spent import Spent
 
@@ -99,6 +101,20 @@ def _rest(value: Any) -> bool:
     return type(value) is dict and all(_flag(each) if name == "soft" else _number(each) for name, each in value.items())
 
 
+def _event(value: Any) -> bool:
+    try:
+        return bool(checked_event(value))
+    except BadArguments:
+        return False
+
+
+def _match(value: Any) -> bool:
+    try:
+        return _object(value) and checked_match(value) is not None
+    except BadArguments:
+        return False
+
+
 _ITEMS: Final = _list_of(_row(_said, _flag))
 _NAMES: Final = _row(_text, _maybe(_text), _text)  # of a run, the one that started it, and the one above all
 _VOTE: Final = _with({"by": _text, "yes": _flag, "note": _text, "at": _count, "digest": _text})
@@ -141,6 +157,8 @@ NEEDED: Final[dict[str, dict[str, Fits]]] = {
     "conversation.withdrawn": _ASKED_TALK,
     "conversation.read": {**_CALL, **_TALK, "first": _count, "end": _count, "hash": _text},
     "conversation.added": {**_CALL, **_TALK, "first": _count, "end": _count}, "conversation.left": {**_CALL, **_TALK},
+    "announcement.published": {**_CALL, "event": _text, "announcement": _text},
+    "announcement.awaited": {**_CALL, "event": _event, "match": _match},
     "patched": {"patch": _text}, "note": {**_CALL, "text": _said}, "progress": _HOW_FAR, "plan": {**_CALL, "items": _ITEMS},
     "checkpoint": {"era": _count, "delivered": _count, "unread": _list_of(_UNREAD), "patches": _dict_of(_flag)},
     "stream.opened": _CALL, "stream.closed": _CALL, "stream.read": _CALL, "foreign": {"task": _said, "line": _said},
@@ -155,7 +173,8 @@ ALSO: Final[dict[str, Fits]] = {
     "rate": _maybe(_text), "began": _moment, "ms": _maybe(_whole), "until": _maybe(_moment), "at": _moment, "cut": _maybe(_whole),
     "depth": _count, "partial": _dict_of(_row(_count, _count, _count, _maybe(_text))), "by": _text, "note": _text,
     "votes": _list_of(_VOTE), "children": _dict_of(_text), "stand_ins": _dict_of(_text), "plan": _ITEMS, "choices": _object,
-    "means": _rest, "reason": _maybe(_text), "effects": _text, "instead": _dict_of(_text), **_TIMES,
+    "means": _rest, "announcement": _text, "published": _dict_of(_text),
+    "reason": _maybe(_text), "effects": _text, "instead": _dict_of(_text), **_TIMES,
     "cancelling": _with({**_STOP, "unwinding": _flag}),
     "former": _with({}, {
         "origin": _maybe(_with(_FORKED)), "retries": _list_of(_row(_count, _text)), "replace": _dict_of(_text),

@@ -89,6 +89,8 @@ KINDS: Final[dict[str, Kind]] = {
     "conversation.read": Kind("the agent read a part of the conversation", closes=True, stays=True),
     "conversation.added": Kind("the agent added messages to the conversation", closes=True, stays=True),
     "conversation.left": Kind("the agent left the conversation; the next run may have it", closes=True, stays=True),
+    "announcement.published": Kind("the agent published an announcement", closes=True, stays=True),
+    "announcement.awaited": Kind("the run hears of announcements from here on", closes=True, stays=True),
     "patched": Kind("the run took the new side of a patched line"),
     "note": Kind("the agent wrote a line into its history", closes=True, stays=True),
     "progress": Kind("the agent said how far it has come", closes=True),

@@ -218,7 +218,24 @@ class Decide:
         return self.value is not ...
 
 
-Action = Start | Send | Decide
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Let a delivery wait for others, and map what they come to: no mapping of users returns it.
+
+    `most`: a list of so many; 0: the last one. `quiet_ms`: until none came for so long. `within_ms`: so long after the first.
+    """
+
+    trigger: str
+    key: str
+    bucket: str
+    position: int
+    value: str
+    most: int
+    quiet_ms: int | None
+    within_ms: int | None
+
+
+Action = Start | Send | Decide | Gather
 Mapped = Action | list[Action] | None  # of a mapping
 
 
@@ -228,7 +245,7 @@ def actions(returned: object, trigger: str) -> list[Action]:
         return []
     found: list[Action] = []
     for each in returned if isinstance(returned, list | tuple) else [returned]:
-        if not isinstance(each, Start | Send | Decide):
+        if not isinstance(each, Start | Send | Decide | Gather):
             raise BadArguments(
                 f"trigger {trigger!r} returned {short(each)}; return Start(...), Send(...), Decide(...), a list of these, or None"
             )

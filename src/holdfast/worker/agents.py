@@ -17,6 +17,7 @@ from holdfast.errors import BadArguments
 from holdfast.runtime import AgentSpec
 from holdfast.store.contract import WorkerStore
 from holdfast.values.codec import Shape
+from holdfast.verbs.announcements import subscribed
 from holdfast.verbs.triggers import Trigger
 from holdfast.words.limits import default_texts
 from holdfast.words.triggers import TriggerSpec
@@ -171,7 +172,7 @@ class Served:
     """Which code belongs to which run and to which trigger. What is new here waits to be published."""
 
     def __init__(self, specs: Iterable[AgentSpec], triggers: Iterable[TriggerSpec] = ()) -> None:
-        self._triggers = {spec.name: spec for spec in triggers}
+        self._triggers = {spec.name: spec for spec in triggers}  # of functions; agents with `on=` are triggers too
         self._published = False
         self._newest: dict[str, AgentSpec] = {}
         self._exact: dict[tuple[str, str | None], AgentSpec] = {}
@@ -239,8 +240,14 @@ class Served:
 
     @property
     def triggers(self) -> Iterable[TriggerSpec]:
-        """The triggers whose code is here."""
-        return self._triggers.values()
+        """The triggers whose code is here; `BadArguments` if a function and an agent that is one have the same name."""
+        agents = [spec for spec in self.newest if spec.on is not None]
+        for spec in agents:
+            if spec.name in self._triggers:
+                raise BadArguments(
+                    f"a trigger and an agent with on= are both named {spec.name!r}; give one of them another name"
+                )
+        return [*self._triggers.values(), *(subscribed(spec) for spec in agents)]
 
     @property
     def names(self) -> list[str]:

@@ -44,6 +44,9 @@ class Round(abc.ABC):
     def serve(self, served: Served) -> None:  # noqa: B027 - most rounds do not care
         """Take notice of the code that the worker has from now on. `BadArguments` if it cannot be used."""
 
+    async def declare(self) -> None:  # noqa: B027 - the same
+        """Tell the store what must be known there before the worker counts as begun."""
+
     def changed(self, changes: Changes) -> None:
         """Hear of a commit."""
         if self.news in changes:

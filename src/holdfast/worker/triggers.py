@@ -32,6 +32,7 @@ from holdfast.store.contract import WorkerStore
 from holdfast.store.triggers import NEWS, RETENTION_MS, DeclaredTrigger, DeliveryRow
 from holdfast.values.codec import hashed
 from holdfast.values.text import cut, type_name
+from holdfast.words.announcements import KIND
 from holdfast.words.durations import moment
 from holdfast.words.harmless import logger
 from holdfast.words.triggers import Action, Delivery, TriggerSpec, actions
@@ -120,7 +121,11 @@ class Deliveries(Round):
         """Declare the triggers, and delete what is old, now and then."""
         now = time.monotonic()
         if now >= self._declare_at:
-            await self._store.declare_triggers([declared_by(spec) for spec in self._triggers.values()])
+            own = [
+                declared_by(spec) for spec in self._triggers.values() if spec.kind != KIND
+            ]  # announcements.py has those
+            if own:
+                await self._store.declare_triggers(own)
             self._declare_at = now + _DECLARE_EVERY_S
         if now >= self._prune_at:
             while await self._store.prune_deliveries(self._store.clock.now() - RETENTION_MS):

@@ -32,6 +32,7 @@ from holdfast.words.spent import Spent
 from holdfast.words.triggers import TriggerSpec
 from holdfast.worker import drain, suspects
 from holdfast.worker.agents import Served
+from holdfast.worker.announcements import Announcements
 from holdfast.worker.leases import Leases
 from holdfast.worker.measures import Measures
 from holdfast.worker.rounds import Round
@@ -82,7 +83,7 @@ class Worker:
         self.scheduler = Scheduler(store, self._served, self.settings, self.attempts, self.loading)
         self.rounds: list[Round] = [Schedules(store, self.measures)]
         if apply is not None:
-            self.rounds.append(Deliveries(store, self.measures, self.threads, apply))
+            self.rounds += [Deliveries(store, self.measures, self.threads, apply), Announcements(store)]
         for each in self.rounds:
             each.serve(self._served)
         store.code_version, store.queues = self.settings.version, self.settings.queues
@@ -103,6 +104,8 @@ class Worker:
                 " `holdfast restore --activate` or `hf.activate()`", self.store.url,
             )  # fmt: skip
         self.measures.recovered += await self.store.recover()
+        for each in self.rounds:
+            await each.declare()
         self._leases.start()
         for work in (self._work(), *(each.keep() for each in self.rounds), self._recover(), self._erase()):
             self._tasks.append(asyncio.create_task(work))
@@ -296,6 +299,7 @@ class Worker:
         await self._served.publish(self.store)
         for each in self.rounds:
             each.serve(self._served)
+            await each.declare()
         self.scheduler.wake()
 
     @property

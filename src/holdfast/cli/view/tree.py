@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 
 from holdfast.client.edge import OpenCall
 from holdfast.values.codec import preview
+from holdfast.words.announcements import event_of
 from holdfast.words.events import (
     OF_A_STEP,
     PREVIEW_CHARACTERS,
@@ -348,7 +349,8 @@ class History:
         self._top(event, "note", _said(event))
 
     def _message(self, event: Event) -> Node:
-        node = self._top(event, "message", str(event.data.get("topic", "")))
+        topic = str(event.data.get("topic", ""))
+        node = self._top(event, "message", event_of(topic) or topic)
         node.result = value_preview(event)
         return node
 
@@ -425,6 +427,8 @@ class History:
         "conversation.refused": _talk,
         "conversation.read": _talk,
         "conversation.added": _talk,
+        "announcement.published": _talk,
+        "announcement.awaited": _talk,
         "patched": _patched,
         "note": _note,
         "progress": _progress,

@@ -94,9 +94,11 @@ async def _fill(connection: Connection, backup: Backup, now: int, by: str, via: 
             await connection.copy_records_to_table(table, records=some, columns=names)
     highest = await asyncio.to_thread(lambda: backup.db.execute("SELECT coalesce(max(position), 0) FROM events").get)
     await ask(connection, "raise_base_to", position=highest)
-    await connection.execute(
-        "SELECT setval(pg_get_serial_sequence('audit', 'id'), (SELECT coalesce(max(id), 0) + 1 FROM audit))"
-    )
+    for table, column in (("audit", "id"), ("announcements", "position")):
+        await connection.execute(
+            f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'), "  # noqa: S608 - names of our schema
+            f"(SELECT coalesce(max({column}), 0) + 1 FROM {table}))"
+        )
     await connection.execute("DELETE FROM identity")
     await connection.execute(
         "INSERT INTO identity (id, made_at, backup_of, backup_at, restored_at, held_at) VALUES ($1, $2, $3, $4, $5, $6)",

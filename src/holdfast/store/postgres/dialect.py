@@ -23,6 +23,7 @@ _BIGINT: Final = """
     inbox_count crash_count started_at updated_at asked_at
     last_at begun missed
     attempts claims settled_at size
+    within quiet
 """
 _TEXT: Final = """
     run id uid agent input version queue parent_id parent_key root_id labels status waits_for awaits result error reason
@@ -36,6 +37,7 @@ _TEXT: Final = """
     bundle destination source
     times state made_by last_run
     trigger config headers outcome
+    fields wanted bucket
 """
 TYPES: Final = dict.fromkeys(_BIGINT.split(), "bigint") | dict.fromkeys(_TEXT.split(), "text") | {"content": "bytea"}
 

@@ -476,3 +476,10 @@ SELECT {trigger} FROM triggers WHERE name = :name FOR UPDATE
 SELECT {delivery}, body FROM deliveries WHERE trigger = :trigger AND status = 'new' AND due_at <= :now
   AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
 ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
+
+-- name: lock_announcements
+SELECT 1 WHERE pg_try_advisory_xact_lock(hashtextextended(current_schema() || ': announcements', 0))
+
+-- name: due_gatherings
+SELECT trigger, bucket FROM gatherings WHERE due_at <= :now AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
+ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED

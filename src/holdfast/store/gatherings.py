@@ -1,0 +1,71 @@
+"""Gatherings: deliveries of a trigger that become one: the last of several, or a list of them.
+
+A mapping returns `Gather` to have its delivery wait for others. That it waits and that the delivery is done are one transaction.
+When enough have come, or the time is over, the gathering becomes a delivery of the same trigger, in one transaction with its end;
+from there on it is mapped, tried again and seen like any other. So each delivery is in one gathering, and each gathering is one
+delivery, whatever dies.
+
+Lock order: the row of the gathering, which all that add to it take first. Crash points: each work is one transaction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from holdfast.store.announcements import NEWS
+from holdfast.store.triggers import NewDelivery, receive
+from holdfast.store.work import Asking, Feature, Transaction
+from holdfast.words.announcements import GATHERED, KIND, joined
+from holdfast.words.triggers import Gather
+
+_AT_ONCE: Final = 100
+_LARGEST: Final = 4 * 1024 * 1024  # characters: a gathering of so much is complete
+_FOREVER_MS: Final = 1_000_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class GatherAct:
+    """Let a delivery wait for others."""
+
+    gather: Gather
+    run: None = None
+
+    def __call__(self, tx: Transaction) -> Asking[dict[str, Any]]:
+        new = self.gather
+        where = {"trigger": new.trigger, "bucket": new.bucket}
+        waits = [wait for wait in (new.quiet_ms, new.within_ms) if wait is not None]
+        count, size = yield from tx.row(
+            "gather", key=f"{new.key}-all", due_at=tx.now + min(waits, default=_FOREVER_MS), size=len(new.value),
+            quiet=new.quiet_ms, within=new.within_ms, **where,
+        )  # fmt: skip
+        yield from tx.rows("put_gathered", position=new.position, value=new.value, **where)
+        if not new.most:
+            yield from tx.rows("keep_last", **where)
+        elif count >= new.most or size >= _LARGEST:
+            yield from _end(tx, new.trigger, new.bucket)
+        tx.changed(NEWS)
+        return {"gather": new.trigger}
+
+
+class Gatherings(Feature):
+    """Gatherings whose time is over."""
+
+    async def end_gatherings(self) -> int:
+        """Make deliveries of the gatherings that are due; returns how many."""
+        return await self._submit(_end_due, journal=False)
+
+
+def _end_due(tx: Transaction) -> Asking[int]:
+    due = yield from tx.rows("due_gatherings", limit=_AT_ONCE)
+    for trigger, bucket in due:
+        yield from _end(tx, trigger, bucket)
+    return len(due)
+
+
+def _end(tx: Transaction, trigger: str, bucket: str) -> Asking[None]:
+    where = {"trigger": trigger, "bucket": bucket}
+    values = [value for (value,) in (yield from tx.rows("gathered", **where))]
+    (key,) = yield from tx.row("end_gathering", **where)
+    yield from tx.rows("delete_gathered", **where)
+    yield from receive(tx, NewDelivery(trigger, key, KIND, {GATHERED: str(len(values))}, joined(values).encode()))

@@ -1,0 +1,90 @@
+"""Workers killed with -9 while agents publish and wait: each announcement reaches each that waits for it, once."""
+
+import asyncio
+import random
+import time
+from collections import Counter
+
+import pytest
+from tests.processes.announcement_program import ALL, serve
+
+import holdfast
+
+SHOPS, SALES = 4, 12
+
+
+async def open_shops(url, kill):
+    """Start what waits, then what publishes; `kill` while it does."""
+    async with holdfast.open(url) as hf:
+        watchers = [await hf.start("watch", by, id=f"watch-{by}") for by in ("agent", "step", "key")]
+        for watcher in watchers:
+            async for event in watcher.events():
+                if event.kind == "announcement.awaited":
+                    break
+        for number in range(SHOPS):
+            await hf.start("shop", number * SALES, SALES, id=f"shop-{number}")
+        await asyncio.to_thread(kill)
+        for order in range(SALES):
+            for _ in range(2):
+                await hf.publish("sold", {"order": order, "by": "key"}, key=str(order))
+
+
+async def all_heard(url):
+    """What each came to, when all is over."""
+    async with holdfast.open(url, agents=ALL) as hf:
+        for number in range(SHOPS):
+            assert await hf.get(f"shop-{number}").result(timeout=60) == SALES
+        for by in ("agent", "step", "key"):
+            await hf.publish("sold", {"order": -1, "by": by}, key=f"end-{by}")
+        watched = {by: await hf.get(f"watch-{by}").result(timeout=60) for by in ("agent", "step", "key")}
+        while await hf.store.next_announcement() != (None, None) or any(info.waiting for info in await hf.triggers()):
+            await asyncio.sleep(0.05)
+        heard = {"ship": [], "load": [], "bill": []}
+        for agent, told in heard.items():
+            for info in await hf.runs(agent=agent, limit=1000):
+                told += await hf.get(info.id).result(timeout=60)
+        dead = [(info.name, info.waiting, info.dead) for info in await hf.triggers() if info.waiting or info.dead]
+        return watched, heard, dead
+
+
+@pytest.mark.slow
+@pytest.mark.by_day("postgres-1")
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("kills", [1, 30])
+def test_each_announcement_reaches_each_that_waits_once(forks, store_url, kills, request):
+    """Published in agents, in steps and from outside; runs are started one by one, by lists, and when it is quiet."""
+
+    def begun():
+        worker = forks.start(serve, url=store_url)
+        assert worker.read() == {"ready": True}
+        return worker
+
+    dice, workers = random.Random(5), [begun(), begun()]
+
+    def kill():
+        for number in range(kills):
+            time.sleep(dice.uniform(0.0, 0.15))  # the moment of death: nothing waits for it
+            workers.pop(0).kill()
+            if number % 3 == 2:
+                workers.pop(0).kill()
+                workers.append(begun())
+            workers.append(begun())
+
+    asyncio.run(open_shops(store_url, kill))
+    for worker in workers:
+        worker.kill()
+    watched, heard, dead = asyncio.run(all_heard(store_url))
+    sales = {by: [f"{order} by {by}" for order in range(SHOPS * SALES)] for by in ("agent", "step")}
+    sales["key"] = [f"{order} by key" for order in range(SALES)]
+    for by, seen in watched.items():
+        assert sorted(seen) == sorted(sales[by])
+        for number in range(SHOPS):  # of one publisher in its order
+            orders = [int(sale.split()[0]) for sale in seen]
+            own = [order for order in orders if number * SALES <= order < (number + 1) * SALES]
+            assert own == sorted(own)
+    everything = Counter([*sales["agent"], *sales["step"], *sales["key"], "-1 by agent", "-1 by step", "-1 by key"])
+    assert Counter(heard["ship"]) == everything
+    assert Counter(heard["load"]) == everything
+    assert Counter(heard["bill"]) == Counter([*sales["agent"], "-1 by agent"])
+    assert dead == []
+    request.node.user_properties.append(("kills", kills))
