@@ -28,6 +28,7 @@ from holdfast.store.contract import Ailment, write_limit
 from holdfast.store.control import Control
 from holdfast.store.conversations import Conversations
 from holdfast.store.deletion import Deletion
+from holdfast.store.files import Files
 from holdfast.store.forks import Forks
 from holdfast.store.inbox import Inbox
 from holdfast.store.journal import Journals
@@ -83,7 +84,7 @@ class _Deadline:
 
 class Store(
     Leases, Runs, Control, Deletion, Journals, Inbox, Approvals, Budgets, Conversations, Limits, Streams, Transactions, Blobs,
-    Parts, Tokens, Audit, Backups, Bundles, Forks, Schedules, Triggers,
+    Parts, Tokens, Audit, Backups, Bundles, Forks, Schedules, Triggers, Files,
 ):  # fmt: skip
     """A database that keeps runs. Every method is idempotent or fenced, so it may be repeated after an unknown outcome."""
 
