@@ -6,6 +6,7 @@ is known for as long as it is there, and a while longer: a delivery is forgotten
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -45,12 +46,15 @@ class Files(Feature):
     async def see_files(self, trigger: str, paths: Sequence[str]) -> None:
         """Note that files are still there."""
         for start in range(0, len(paths), _PAGE):
-            names = to_json(list(paths[start : start + _PAGE]))
-            await self._submit(lambda tx, names=names: tx.rows("see_files", trigger=trigger, names=names), journal=False)
+            await self._submit(functools.partial(_see, trigger, paths[start : start + _PAGE]), journal=False)
 
     async def prune_files(self, trigger: str, before: int) -> None:
         """Forget what was last there before a time."""
         await self._submit(lambda tx: tx.rows("prune_files", trigger=trigger, before=before), journal=False)
+
+
+def _see(trigger: str, paths: Sequence[str], tx: Transaction) -> Asking[None]:
+    yield from tx.rows("see_files", trigger=trigger, names=to_json(list(paths)))
 
 
 def _find(tx: Transaction, file: FoundFile, new: NewDelivery) -> Asking[bool]:

@@ -202,7 +202,9 @@ class Triggers(Feature):
 
         `LeaseLost` if another worker has the delivery.
         """
-        if taken is None and len(acts) == 1 and isinstance(acts[0], StartAct):  # as `create`, which databases do quickly
+        if (
+            taken is None and len(acts) == 1 and isinstance(acts[0], StartAct)
+        ):  # as `create`, which databases do quickly
             return [acts[0].told(*await self._submit(acts[0].create, small=not acts[0].create.blobs, runs=()))]
         locked = sorted({act.run for act in acts if act.run is not None})
         return await self._submit(lambda tx: _apply(tx, acts, taken), runs=locked)

@@ -56,9 +56,15 @@ def pattern_of(text: object) -> Pattern:
         raise BadArguments(f"{short(whole)} is not a pattern of files; write it as 'inbox/**/*.pdf'")
     names = whole.split("/")
     first = next((number for number, name in enumerate(names) if _WILD.search(name)), len(names) - 1)
-    below = tuple(name for name, after in zip(names[first:], [*names[first + 1 :], ""], strict=True) if not (name == after == _ANY))
+    below = tuple(
+        name
+        for name, after in zip(names[first:], [*names[first + 1 :], ""], strict=True)
+        if not (name == after == _ANY)
+    )
     if any(name in ("", ".", "..") or (_ANY in name and name != _ANY) for name in below):
-        raise BadArguments(f"{short(whole)}: behind the first wildcard there are plain names, patterns, and '**' by itself")
+        raise BadArguments(
+            f"{short(whole)}: behind the first wildcard there are plain names, patterns, and '**' by itself"
+        )
     if below[-1] == _ANY:
         below += ("*",)
     return Pattern(whole, "/".join(names[:first]) or ("/" if whole.startswith("/") else "."), below)

@@ -113,7 +113,9 @@ def address_of(url: object) -> Address:
     name = unquote(parts.path.strip("/"))
     hosts = tuple(_with_port(host, broker) for host in netloc.split(",") if host)
     if not hosts or not name or "/" in parts.path.strip("/"):
-        raise BadArguments(f"{redacted(url)} does not name a host and a queue; write {parts.scheme}://{_example(broker)}")
+        raise BadArguments(
+            f"{redacted(url)} does not name a host and a queue; write {parts.scheme}://{_example(broker)}"
+        )
     if unknown := [option for option in options if option not in broker.options]:
         known = ", ".join(broker.options) or "none"
         raise BadArguments(f"{redacted(url)}: {broker.name} has no option {short(unknown[0])}; there are {known}")

@@ -67,7 +67,7 @@ def regular(root: str, path: str) -> os.stat_result | None:
 def digest_of(place: str, mark: str) -> str | None:
     """Read a whole file, a piece at a time; None if it was not the same all the while."""
     content = hashlib.sha256()
-    with Path(place).open("rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
+    with os.fdopen(os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
         if mark_of(os.fstat(file.fileno())) != mark:
             return None
         while piece := file.read(_PIECE):
@@ -298,10 +298,13 @@ class Files(Round):
                 if Path(folder.root).is_dir():
                     changes = library.awatch(folder.root, watch_filter=None, debounce=200, step=50, recursive=True)
                     async with contextlib.aclosing(changes):
-                        folder.watched, folder.scan_at = True, 0.0  # what came before it listened is found by a look at all
+                        folder.watched, folder.scan_at = (
+                            True,
+                            0.0,
+                        )  # what came before it listened is found by a look at all
                         self.wake()
                         async for found in changes:
-                            if any([folder.hear(place) for _, place in found]):
+                            if [place for _, place in found if folder.hear(place)]:
                                 self.wake()
             except Exception as problem:
                 if not told:

@@ -10,7 +10,7 @@ A message whose mapping fails is kept in the store as a delivery, with its first
 it is tried again and dies like any other (triggers.py), its waits hold up no other message, and a person sees it.
 
 One task reads, so that the rest of a batch is mapped and committed while the next comes. Mapped messages are committed together,
-as all writes of one turn of the loop are, and one that fails fails alone. `in_flight` bounds what was taken and is not acknowledged.
+as all writes of one turn of the loop are, and one that fails fails alone. `in_flight` bounds what is taken and not acknowledged.
 """
 
 from __future__ import annotations
@@ -93,7 +93,9 @@ class Queues(Round):
         reading = Reading(
             f"holdfast-{spec.name}", self._worker, spec.config["in_flight"], spec.config["redeliver_ms"] / 1000
         )
-        return Consumer(spec, address, reading, adapter(address), self._store, self._measures, self._mapper, self._apply)
+        return Consumer(
+            spec, address, reading, adapter(address), self._store, self._measures, self._mapper, self._apply
+        )
 
     async def turn(self) -> int | None:
         """Begin to read what is wanted, and end what is not any more."""
@@ -128,7 +130,9 @@ class Consumer:
         self.spec = spec
         self._address, self._reading, self._connect = address, reading, connect
         self._store, self._measures, self._mapper, self._apply = store, measures, mapper, apply
-        self._taken: dict[int, tuple[Message, float]] = {}  # and not acknowledged: by identity, with when to hold it next
+        self._taken: dict[
+            int, tuple[Message, float]
+        ] = {}  # and not acknowledged: by identity, with when to hold it next
         self._ended: list[Message] = []  # to be acknowledged
         self._ends, self._room, self._over = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._busy: set[asyncio.Task[None]] = set()
@@ -175,7 +179,10 @@ class Consumer:
         told = str(problem) if isinstance(problem, QueueMissing) else f"{type(problem).__name__}: {problem}"
         self._told_at = now
         _log.warning(
-            "trigger %r cannot read %s and tries again: %s", self.spec.name, self._address.shown, self._address.told(told)
+            "trigger %r cannot read %s and tries again: %s",
+            self.spec.name,
+            self._address.shown,
+            self._address.told(told),
         )
 
     # One connection

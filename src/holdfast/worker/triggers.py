@@ -53,7 +53,7 @@ _FOR_GOOD: Final = (AlreadyDecided, Expired, NotAllowed, RunExists, RunFinished,
 
 
 class Apply(Protocol):
-    """Applies what was returned for a delivery, and ends it with that; without a row a broker keeps the delivery, known by its key."""
+    """Applies what was returned for a delivery, and ends it with that. Without a row a broker keeps it, and it has a key alone."""
 
     async def __call__(
         self, spec: TriggerSpec, row: DeliveryRow | None, actions: list[Action], key: str = ""

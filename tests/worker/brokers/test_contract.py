@@ -154,7 +154,9 @@ async def test_headers_bodies_and_lag(broker):
         await connection.close()
         await queue.publish(b"1", b"2", b"3")
         late = await queue.connect()
-        if queue.address.broker.name != "kafka":  # a member of a group knows of its partitions when it has taken something
+        if (
+            queue.address.broker.name != "kafka"
+        ):  # a member of a group knows of its partitions when it has taken something
             assert await late.lag() in (3, 0 if queue.address.broker.name == "rabbitmq" else 3)
         await late.done(await taken(late, 3))
         assert await late.lag() == 0
@@ -189,8 +191,9 @@ async def test_a_broker_that_is_gone_is_noticed_and_has_what_was_not_done(broker
                 while True:
                     await connection.take(1)
                     await connection.lag()
-        await connection.close() if not broker.lasts else None
         await asyncio.to_thread(broker.start)
         if broker.lasts:
             again = await queue.connect(1.0)
-            assert bodies(await taken(again, 1)) == bodies(first[1:])
+            came = []
+            while first[1].body not in came:  # a broker that is killed may have forgotten that the other was done
+                came += [each.body for each in await again.take(2)]

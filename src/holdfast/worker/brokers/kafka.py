@@ -54,7 +54,9 @@ class Queue:
         self._topic, self._thread = topic, ThreadPoolExecutor(1, thread_name_prefix="holdfast-kafka")
         self._down: str | None = None
         self._consumer = Consumer({**settings, "error_cb": self._trouble})
-        self._open: dict[int, dict[int, bool]] = {}  # of each partition: the places that were taken, and whether each is done
+        self._open: dict[
+            int, dict[int, bool]
+        ] = {}  # of each partition: the places that were taken, and whether each is done
 
     def _trouble(self, error: KafkaError) -> None:
         if error.code() in _DOWN:
@@ -71,7 +73,9 @@ class Queue:
             raise QueueMissing(
                 f"there is no topic {self._topic!r}; make it with `kafka-topics.sh --create --topic {self._topic}`"
             )
-        await self._call(lambda: self._consumer.subscribe([self._topic], on_revoke=self._revoked, on_lost=self._revoked))
+        await self._call(
+            lambda: self._consumer.subscribe([self._topic], on_revoke=self._revoked, on_lost=self._revoked)
+        )
 
     def _revoked(self, _: object, partitions: Sequence[TopicPartition]) -> None:
         """Forget what was taken of partitions that another worker has now. It takes what is not done."""

@@ -144,7 +144,7 @@ class Queue:
             await each.handle.in_progress()
 
     async def lag(self) -> int | None:
-        return (await self._stream.consumer_info(self._name, self._durable)).num_pending
+        return int((await self._stream.consumer_info(self._name, self._durable)).num_pending or 0)
 
     async def close(self) -> None:
         await self._client.close()
