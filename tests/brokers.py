@@ -246,13 +246,10 @@ class Kafka(Broker):
         return f"kafka://{self._address}/{queue}"
 
     async def make(self, queue: str) -> None:
-        from confluent_kafka.admin import AdminClient, NewTopic
+        from confluent_kafka import Producer
 
-        def work() -> None:
-            client = AdminClient({"bootstrap.servers": self._address})
-            client.create_topics([NewTopic(queue, 4, 1)])[queue].result(10)
-
-        await asyncio.to_thread(work)
+        producer = Producer({"bootstrap.servers": self._address})  # it makes the topics that producers ask for
+        await asyncio.to_thread(producer.list_topics, queue, 10)
 
     async def publish(self, queue: str, bodies: Sequence[bytes]) -> None:
         from confluent_kafka import Producer
