@@ -44,7 +44,7 @@ class Broker:
     id: str | None = None  # where the messages that `publish` makes have theirs
     counts = True  # it tells how often a message was given
     notices = False  # it notices by itself when a connection is gone
-    ready_s = 0.0
+    long_s = 30.0  # after which it gives a message again, where that should not happen
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.port = folder, free_port()
@@ -223,6 +223,7 @@ class Kafka(Broker):
     lasts = counts = False
     notices = True
     id = "header:id"
+    long_s = 6.0  # librdkafka's cluster does not let a member leave before its time
 
     def command(self) -> list[str]:
         return [sys.executable, "-c", _KAFKA, str(self.folder / "address")]

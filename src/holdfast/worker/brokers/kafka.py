@@ -135,10 +135,12 @@ class Queue:
         return await self._call(self._lag)
 
     def _lag(self) -> int | None:
-        lag = 0
-        for each in self._consumer.position(self._consumer.assignment()):
-            low, high = self._consumer.get_watermark_offsets(each, timeout=CONNECT_S, cached=each.offset >= 0)
-            lag += max(high - (each.offset if each.offset >= 0 else low), 0)
+        parts, lag = self._consumer.assignment(), 0
+        before = {each.partition: each.offset for each in self._consumer.committed(parts, timeout=CONNECT_S)} if parts else {}
+        for each in self._consumer.position(parts):
+            low, high = self._consumer.get_watermark_offsets(each, timeout=CONNECT_S)
+            at = max(each.offset, before[each.partition], low)  # places that are not known are negative
+            lag += max(high - at, 0)
         return lag
 
     async def close(self) -> None:
