@@ -16,9 +16,9 @@ from statistics import median
 import nats
 from measuring import Bench, Row, alternating, finished, ratios, spread
 from postgres_here import postgres
+from tests.chaos.server import free_port
 
 import holdfast
-from tests.chaos.server import free_port
 
 LEAST = 1_500  # runs a second, or what `start` can do
 SHARE = 0.9  # of it, which is as good as all of it
@@ -136,10 +136,12 @@ async def published(broker: str, queue: str, many: int) -> None:
     stream = client.jetstream()
     await stream.add_stream(name=queue, subjects=[queue])
     for start in range(0, many, AT_ONCE):
-        await asyncio.gather(*[stream.publish(queue, b"%d" % number) for number in range(start, min(start + AT_ONCE, many))])
+        await asyncio.gather(
+            *[stream.publish(queue, b"%d" % number) for number in range(start, min(start + AT_ONCE, many))]
+        )
     await client.close()
 
 
 async def ended(hf: holdfast.Client, many: int) -> None:
-    while many and hf._worker.measures.finished["handle", "completed"] < many:  # noqa: SLF001
+    while many and hf._worker.measures.finished["handle", "completed"] < many:  # noqa: ASYNC110, SLF001
         await asyncio.sleep(0.02)

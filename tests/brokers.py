@@ -1,7 +1,7 @@
 """Real brokers for tests, each a process of its own on the loopback interface that can be killed and started again.
 
-NATS comes with a package, Kafka is the cluster for tests inside librdkafka, and SQS is the server of moto. Redis and RabbitMQ must be
-installed: without them their tests are skipped and say what to install, and with CI=true they fail.
+NATS comes with a package, Kafka is the cluster for tests inside librdkafka, and SQS is the server of moto. Redis and RabbitMQ must
+be installed: without them their tests are skipped and say what to install, and with CI=true they fail.
 
 What moto and librdkafka's cluster have is gone when they end: tests that restart a broker leave these out.
 """
@@ -68,9 +68,11 @@ class Broker:
             try:
                 asyncio.run(self.ping())
                 return
-            except Exception as problem:
-                assert self._process.poll() is None, (self.folder / "log").read_text()
-                assert time.monotonic() < end, f"it does not answer: {problem!r}"
+            except Exception:
+                if self._process.poll() is not None or time.monotonic() > end:
+                    told = (self.folder / "log").read_text()
+                    self.kill()
+                    raise RuntimeError(f"{type(self).__name__} does not answer: {told}") from None
                 time.sleep(0.02)
 
     def kill(self) -> None:

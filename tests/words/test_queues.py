@@ -92,7 +92,9 @@ def test_where_a_message_has_its_id(id, body, headers, key):
 
 @pytest.mark.parametrize("url", ["amqp://host/q", "kafka://host/q"])
 def test_a_broker_without_ids_needs_to_be_told_where_they_are(url):
-    with pytest.raises(BadArguments, match="gives its messages no id .* Say which field of the message has one: id='order_id'"):
+    with pytest.raises(
+        BadArguments, match=r"gives its messages no id .* Say which field of the message has one: id='order_id'"
+    ):
         holdfast.on.queue(url)
     holdfast.on.queue(url, id="order.id")
 
@@ -122,7 +124,7 @@ def test_a_trigger_is_named_like_its_function_unless_told():
     assert holdfast.on.queue("nats://host/q")(orders).name == "orders"
     assert holdfast.on.queue("nats://host/q", name="shop.orders")(orders).name == "shop.orders"
     with pytest.raises(BadArguments, match="is not the name of a trigger"):
-        holdfast.on.queue("nats://host/q")(lambda delivery: None)
+        holdfast.on.queue("nats://host/q")(lambda _: None)
 
 
 def test_headers_are_bounded_and_a_message_without_id_has_a_key_for_its_letter():

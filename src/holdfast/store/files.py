@@ -1,6 +1,6 @@
 """Files that triggers have found: what was found is known by its path and its content, and is kept as a delivery once.
 
-To note a file and to keep its delivery are one transaction. So a file is known exactly if its delivery is kept, whatever dies. A file
+To note a file and to keep its delivery are one transaction. So a file is known exactly if its delivery is kept, whatever dies. It
 is known for as long as it is there, and a while longer: a delivery is forgotten sooner.
 """
 

@@ -256,7 +256,7 @@ class TestClient(Client):
             raise BadArguments(f"no trigger {name!r} is served here; name it in agents=[...]")
         content = json.dumps(value).encode() if body is None else body
         if file is not None:
-            told, content = told_of(Path(file).absolute().as_posix(), Path(file).name), b""
+            told, content = told_of(str(file), Path(file).name), b""
             headers, id = {**told, **(headers or {})}, id or file_key(Path(file).name, told["digest"])
         key = f"test-{secrets.token_hex(4)}" if id is None else id
         await self._receive(name, spec.kind, key, headers or {}, content)

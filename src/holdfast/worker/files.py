@@ -82,7 +82,7 @@ def told_of(place: str, name: str, digest: str | None = None, mark: str | None =
     mark = mark or mark_of(os.lstat(place))
     size, modified, _ = (int(each) for each in mark.split("-"))
     return {
-        "path": place, "name": name, "digest": digest or digest_of(place, mark) or "", "size": str(size),
+        "path": str(Path(place).absolute()), "name": name, "digest": digest or digest_of(place, mark) or "", "size": str(size),
         "modified": datetime.fromtimestamp(modified / 1e9, UTC).isoformat(),
     }  # fmt: skip
 
@@ -295,7 +295,7 @@ class Files(Round):
             if folder is None:
                 return
             try:
-                if Path(folder.root).is_dir():
+                if await asyncio.to_thread(os.path.isdir, folder.root):
                     changes = library.awatch(folder.root, watch_filter=None, debounce=200, step=50, recursive=True)
                     async with contextlib.aclosing(changes):
                         folder.watched, folder.scan_at = (

@@ -150,7 +150,7 @@ METRICS: Final[tuple[Described[Sight], ...]] = (
     Described("holdfast_delivery_seconds", "histogram",
               "Seconds from when a delivery came until this worker had applied it.", (),
               _one(lambda worker: worker.measures.delivered)),
-    Described("holdfast_queue_connected", "gauge", "1 if this worker is connected to the broker of the trigger, else 0.",
+    Described("holdfast_queue_up", "gauge", "1 if this worker is connected to the broker of the trigger, else 0.",
               ("trigger",), lambda sight: [((name,), int(up)) for name, up in list(sight.worker.measures.connected.items())]),
     Described("holdfast_queue_lag_messages", "gauge",
               "Messages that wait with the broker of the trigger and that no worker has taken, as this worker last heard.",

@@ -62,7 +62,7 @@ class Apply(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """What a mapping raised, in the place of what it would have returned."""
+    """An error that a mapping raised, in the place of what it would have returned."""
 
     error: Exception
 

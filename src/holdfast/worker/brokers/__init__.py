@@ -1,1 +1,1 @@
-"""Adapters of brokers, a small file each. Each is imported when a queue of its broker is read, because it needs a package of its own."""
+"""Adapters of brokers, a small file each, imported when a queue of the broker is read: each needs a package of its own."""

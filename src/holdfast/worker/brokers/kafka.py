@@ -1,7 +1,7 @@
 """Kafka: a member of a consumer group, through librdkafka in a thread of its own.
 
-Kafka does not know of single messages: each partition has a place up to which the group has read. That place moves on past a message
-when it and all before it are done. A message has no id of its own, as a topic that is made anew counts from zero again.
+Kafka does not know of single messages: each partition has a place up to which the group has read. It moves on past a message when
+that and all before it are done. A message has no id of its own, as a topic that is made anew counts from zero again.
 """
 
 from __future__ import annotations
@@ -136,7 +136,11 @@ class Queue:
 
     def _lag(self) -> int | None:
         parts, lag = self._consumer.assignment(), 0
-        before = {each.partition: each.offset for each in self._consumer.committed(parts, timeout=CONNECT_S)} if parts else {}
+        before = (
+            {each.partition: each.offset for each in self._consumer.committed(parts, timeout=CONNECT_S)}
+            if parts
+            else {}
+        )
         for each in self._consumer.position(parts):
             low, high = self._consumer.get_watermark_offsets(each, timeout=CONNECT_S)
             at = max(each.offset, before[each.partition], low)  # places that are not known are negative
