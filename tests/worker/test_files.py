@@ -161,7 +161,7 @@ async def test_what_is_no_file_or_cannot_be_had_is_passed_over_and_told(folder, 
     (folder / "loop").symlink_to(folder)
     (folder / "named.txt").mkdir()
     os.mkfifo(folder / "pipe.txt")
-    Path(os.fsdecode(os.fsencode(folder) + b"/\xff.txt")).write_text("no name")
+    os.close(os.open(os.fsencode(folder) + b"/\xff.txt", os.O_CREAT))
     (folder / "good.txt").write_text("good")
     async with holdfast.open(url, agents=[inbox(f"{folder}/**/*.txt")]) as hf:
         assert await ended(hf, 1) == ["good"]

@@ -165,8 +165,14 @@ async def test_a_queue_that_is_missing_is_told(broker):
     if isinstance(broker, BROKERS["redis"]):
         pytest.skip("a stream of Redis is made by its first reader")
     async with Queue(broker) as queue:
-        with pytest.raises(QueueMissing, match="there is no (stream|queue|topic) 'nowhere'.*; make it with"):
+        with pytest.raises(QueueMissing, match=r"there is no (stream|queue|topic) 'nowhere'.*; make it with"):
             await queue.connect(address=address_of(broker.url("nowhere")))
+
+
+async def _used(connection):
+    while True:
+        await connection.take(1)
+        await connection.lag()
 
 
 @pytest.mark.slow
@@ -180,10 +186,7 @@ async def test_a_broker_that_is_gone_is_noticed_and_has_what_was_not_done(broker
         await connection.lag()
         await asyncio.to_thread(broker.kill)
         with pytest.raises(Exception):  # noqa: B017, PT011 - whatever its package raises
-            async with asyncio.timeout(30):
-                while True:
-                    await connection.take(1)
-                    await connection.lag()
+            await asyncio.wait_for(_used(connection), 30)
         await asyncio.to_thread(broker.start)
         if broker.lasts:
             again = await queue.connect(1.0)
