@@ -96,6 +96,7 @@ class Broker:
         """Raise unless it answers."""
         _, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.close()
+        await writer.wait_closed()
 
     async def make(self, queue: str) -> None:
         """Make a queue."""
@@ -114,9 +115,20 @@ class Nats(Broker):
         return f"nats://127.0.0.1:{self.port}/{queue}"
 
     async def _client(self) -> Any:
-        import nats
+        from nats.aio.client import Client
 
-        return await nats.connect(f"nats://127.0.0.1:{self.port}", connect_timeout=5, allow_reconnect=False)
+        async def ignore(_: Exception) -> None: ...
+
+        client = Client()
+        try:
+            await client.connect(
+                f"nats://127.0.0.1:{self.port}", connect_timeout=5, allow_reconnect=False, max_reconnect_attempts=1,
+                reconnect_time_wait=0.1, error_cb=ignore,
+            )  # fmt: skip
+        except BaseException:
+            await client.close()
+            raise
+        return client
 
     async def ping(self) -> None:
         await super().ping()

@@ -14,7 +14,7 @@ import pytest
 import holdfast
 
 PROGRAM = Path(__file__).with_name("file_program.py")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 
 def begun(*arguments):
@@ -30,9 +30,8 @@ def ended(process):
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.by_day("2-sqlite")
 @pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
-@pytest.mark.parametrize("kills", [2, 30])
+@pytest.mark.parametrize("kills", [30])
 def test_every_file_is_handled_once_whoever_is_killed(kills, store_url, tmp_path, capsys):
     """One worker that is killed again and again, and files that come all the while, half of them by being renamed."""
     dice, folder, ledger, each = random.Random(11), tmp_path / "in", tmp_path / "ledger", 10

@@ -12,7 +12,7 @@ import pytest
 import holdfast
 from holdfast.worker import files
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.by_day("watched")]
 
 
 @holdfast.agent

@@ -263,6 +263,7 @@ async def test_a_worker_that_stops_applies_what_a_webhook_brought(url):
         assert info.status in ("done", "new"), info.error
 
 
+@pytest.mark.by_day("broker")
 @pytest.mark.parametrize("missing", ["broker", "queue"])
 async def test_a_broker_that_is_away_is_waited_for(tmp_path, url, caplog, missing):
     server = Nats(tmp_path / "nats")
@@ -343,6 +344,7 @@ async def _asleep(each):
     return each.asleep
 
 
+@pytest.mark.nightly
 async def test_code_that_is_served_later_takes_the_place_of_a_trigger(broker, queue, url):
     async with holdfast.open(url, agents=[doubled]) as hf:
         await hf.serve(numbers(queue, broker))

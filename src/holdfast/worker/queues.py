@@ -130,14 +130,13 @@ class Consumer:
         self.spec = spec
         self._address, self._reading, self._connect = address, reading, connect
         self._store, self._measures, self._mapper, self._apply = store, measures, mapper, apply
-        self._taken: dict[
-            int, tuple[Message, float]
-        ] = {}  # and not acknowledged: by identity, with when to hold it next
+        self._taken: dict[int, tuple[Message, float]] = {}  # and not acknowledged, with the time to hold each
         self._ended: list[Message] = []  # to be acknowledged
         self._ends, self._room, self._over = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._busy: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
         self._told_at: float | None = None  # when the log was told that the broker is away
+        self._connected = False
 
     # Life
 
@@ -148,6 +147,8 @@ class Consumer:
         """Take no more, let messages that are mapped be applied, acknowledge them, and give the others back."""
         self._over.set()
         self._room.set()
+        if self._task is not None and not self._connected:
+            self._task.cancel()  # nothing was taken
         if self._task is not None:
             done, _ = await asyncio.wait([self._task], timeout=TAKE_S + _GRACE_S + 2 * _GOODBYE_S)
             if not done:
@@ -163,7 +164,7 @@ class Consumer:
                 self._trouble(problem)
             if time.monotonic() > began + _LONGEST_WAIT_S:
                 wait_s = _FIRST_WAIT_S  # it had worked for a while
-            self._measures.connected[self.spec.name] = False
+            self._connected = self._measures.connected[self.spec.name] = False
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s * random.uniform(0.75, 1)):
                     await self._over.wait()
@@ -192,7 +193,8 @@ class Consumer:
             connection = await self._connect(self._address, self._reading)
         if self._told_at is not None:
             _log.warning("trigger %r reads %s again", self.spec.name, self._address.shown)
-        self._told_at, self._measures.connected[self.spec.name] = None, True
+        self._told_at = None
+        self._connected = self._measures.connected[self.spec.name] = True
         tasks = [
             asyncio.get_running_loop().create_task(each)
             for each in (self._read(connection), self._acknowledge(connection), self._tend(connection))

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
-import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
@@ -34,19 +33,20 @@ _EXPECTED: Final = ("404", "408", "409")  # no messages, the request is over, to
 async def connect(address: Address, reading: Reading) -> Queue:
     """Read a stream of JetStream."""
     scheme = "tls" if address.encrypted else "nats"
-    client: Client = await nats.connect(
-        [f"{scheme}://{host}" for host in address.hosts],
-        user=None if address.password is None else address.user,
-        password=address.password,
-        token=address.user if address.password is None else None,
-        name=f"holdfast {reading.worker}",
-        allow_reconnect=False,  # the worker makes a new connection, as with every broker
-        max_reconnect_attempts=1,
-        reconnect_time_wait=0.1,
-        connect_timeout=CONNECT_S,
-        error_cb=_ignore,
-    )
+    client = Client()
     try:
+        await client.connect(
+            [f"{scheme}://{host}" for host in address.hosts],
+            user=None if address.password is None else address.user,
+            password=address.password,
+            token=address.user if address.password is None else None,
+            name=f"holdfast {reading.worker}",
+            allow_reconnect=False,  # the worker makes a new connection, as with every broker
+            max_reconnect_attempts=1,
+            reconnect_time_wait=0.1,
+            connect_timeout=CONNECT_S,
+            error_cb=_ignore,
+        )
         stream = client.jetstream()
         try:
             info = await stream.stream_info(address.queue)
