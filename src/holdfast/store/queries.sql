@@ -1758,7 +1758,7 @@ INSERT INTO files (trigger, path, digest, mark, seen_at) VALUES (:trigger, :path
 ON CONFLICT (trigger, path, digest) DO UPDATE SET mark = excluded.mark, seen_at = excluded.seen_at
 
 -- name: file_found
--- Was this found before?
+-- Tell whether this was found before.
 SELECT 1 FROM files WHERE trigger = :trigger AND path = :path AND digest = :digest
 
 -- name: see_files
