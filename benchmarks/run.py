@@ -44,6 +44,7 @@ MEASUREMENTS = {
     16: "checking",
     17: "forks",
     18: "schedules",
+    19: "queues",
 }
 HEADS = ("", "what", "measured", "ratio", "target", "")
 

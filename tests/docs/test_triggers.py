@@ -50,3 +50,12 @@ def test_make():
             assert await hf.get(info.last_run).result() == "What sales did."
 
     asyncio.run(main())
+
+
+def test_fire_messages_and_files(monkeypatch, tmp_path):
+    agents = module(PAGE, "triggers: queue")
+    agents.inbox = module(PAGE, "triggers: files").inbox
+    monkeypatch.setitem(sys.modules, "agents", agents)
+    tests = module(PAGE, "triggers: fire")
+    asyncio.run(tests.test_an_order())
+    asyncio.run(tests.test_a_file(tmp_path))

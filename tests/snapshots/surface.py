@@ -54,6 +54,8 @@ def members(*, fields: bool = True) -> Iterator[tuple[str, Any]]:
     """Public names, and the public members of those that are classes; with `fields`, those too that have no value: None."""
     for name, value in exported():
         yield name, value
+        if name == "holdfast.on":  # the one object whose methods users call without having made it
+            value = type(value)
         if not inspect.isclass(value):
             continue
         ours = [base for base in value.__mro__ if base.__module__.partition(".")[0] == "holdfast"]

@@ -16,9 +16,9 @@ from holdfast.worker.metrics import METRICS, Sight, exposition
 
 UNITS = (
     "_seconds", "_runs", "_steps", "_leases", "_heartbeats", "_operations", "_limit", "_usd", "_tokens", "_calls", "_questions",
-    "_deliveries",
+    "_deliveries", "_messages",
 )  # fmt: skip
-FLAGS = ("holdfast_draining", "holdfast_store_up", "holdfast_runs_finished_total")
+FLAGS = ("holdfast_draining", "holdfast_queue_up", "holdfast_store_up", "holdfast_runs_finished_total")
 
 
 @holdfast.step

@@ -183,6 +183,8 @@ class Client(Announcements, Questions, Conversations, Control, Rehearsals, Sched
         ```
     """
 
+    _listens = True  # its worker reads queues and folders
+
     def __init__(
         self,
         url: str | None = None,
@@ -226,19 +228,21 @@ class Client(Announcements, Questions, Conversations, Control, Rehearsals, Sched
                 raise
 
     async def _work(self, store: Store) -> None:
-        worker = Worker(store, self._code.specs, self._settings, self._code.triggers, self._apply)
+        worker = Worker(
+            store, self._code.specs, self._settings, self._code.triggers, self._apply, listens=self._listens
+        )
         await worker.start()
         self._worker, self._overrides = worker, active()
 
     async def _close(self, grace_s: float | None = None) -> None:
-        if self._store is not None:
-            await self._refusals.close()
         worker, self._worker = self._worker, None
-        store, self._store = self._store, None
         try:
             if worker is not None:
-                await worker.stop(grace_s)
+                await worker.stop(grace_s)  # what it has mapped is applied through this client
+            if self._store is not None:
+                await self._refusals.close()
         finally:
+            store, self._store = self._store, None
             if store is not None:
                 with self._limited():  # what closing writes: that this worker has left
                     await store.close()

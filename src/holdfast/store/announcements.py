@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 from holdfast.errors import NotStorable
 from holdfast.store import audit, declarations
 from holdfast.store.inbox import put_signal
-from holdfast.store.triggers import PREFIX, DeclaredTrigger, NewDelivery, TriggerRow, receive
+from holdfast.store.triggers import PREFIX, DeclaredTrigger, NewDelivery, TriggerRow, keep
 from holdfast.store.work import Asking, Feature, Transaction, rows, to_json
 from holdfast.values import tagged
 from holdfast.words.announcements import KIND, fields_of, topic_of, wanted
@@ -198,7 +198,7 @@ def _pass_on(tx: Transaction) -> Asking[Passed]:
         if each.run:
             yield from _signal(tx, each)
         else:
-            yield from receive(tx, _delivery(each))
+            yield from keep(tx, _delivery(each))
     return Passed(done, busy=False)
 
 

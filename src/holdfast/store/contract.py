@@ -35,6 +35,7 @@ from holdfast.store.appends import Append, Told
 from holdfast.store.approvals import QuestionAges
 from holdfast.store.changes import Changes
 from holdfast.store.conversations import MessageRow
+from holdfast.store.files import FoundFile
 from holdfast.store.forks import Done
 from holdfast.store.inbox import Taken
 from holdfast.store.leases import Lease
@@ -43,7 +44,7 @@ from holdfast.store.runs import Census
 from holdfast.store.schedules import Begun, Declared
 from holdfast.store.streams import Piece
 from holdfast.store.transactions import Joint
-from holdfast.store.triggers import DeclaredTrigger, DeliveryRow, Tally
+from holdfast.store.triggers import DeclaredTrigger, DeliveryRow, NewDelivery, Tally
 from holdfast.words.budget import Purse
 from holdfast.words.calls import KeptAs
 from holdfast.words.clock import Clock
@@ -176,6 +177,7 @@ class WorkerStore(EngineStore, Protocol):
 
     # triggers
     async def declare_triggers(self, declared: Sequence[DeclaredTrigger]) -> None: ...
+    async def receive(self, new: NewDelivery) -> bool: ...
     async def next_delivery(self, triggers: Iterable[str]) -> int | None: ...
     async def claim_deliveries(
         self, triggers: Sequence[str], limit: int, ttl_ms: int
@@ -190,6 +192,11 @@ class WorkerStore(EngineStore, Protocol):
     async def pass_on(self) -> Passed: ...
     async def end_gatherings(self) -> int: ...
     async def prune_announcements(self, before: int) -> int: ...
+    # files
+    async def files(self, trigger: str) -> list[FoundFile]: ...
+    async def find_file(self, file: FoundFile, new: NewDelivery) -> bool: ...
+    async def see_files(self, trigger: str, paths: Sequence[str]) -> None: ...
+    async def prune_files(self, trigger: str, before: int) -> None: ...
 
     # store, backup: changes and health
     def on_change(self, listener: Callable[[Changes], None]) -> None: ...

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from holdfast.store.announcements import NEWS
-from holdfast.store.triggers import NewDelivery, receive
+from holdfast.store.triggers import NewDelivery, keep
 from holdfast.store.work import Asking, Feature, Transaction
 from holdfast.words.announcements import GATHERED, KIND, joined
 from holdfast.words.triggers import Gather
@@ -68,4 +68,4 @@ def _end(tx: Transaction, trigger: str, bucket: str) -> Asking[None]:
     values = [value for (value,) in (yield from tx.rows("gathered", **where))]
     (key,) = yield from tx.row("end_gathering", **where)
     yield from tx.rows("delete_gathered", **where)
-    yield from receive(tx, NewDelivery(trigger, key, KIND, {GATHERED: str(len(values))}, joined(values).encode()))
+    yield from keep(tx, NewDelivery(trigger, key, KIND, {GATHERED: str(len(values))}, joined(values).encode()))

@@ -1854,3 +1854,24 @@ DELETE FROM gatherings WHERE trigger = :trigger AND bucket = :bucket RETURNING k
 -- name: delete_gathered
 -- And what was gathered.
 DELETE FROM gathered WHERE trigger = :trigger AND bucket = :bucket
+
+-- name: files
+-- Files that a trigger has found, a page of them.
+SELECT path, digest, mark FROM files WHERE trigger = :trigger AND (path, digest) > (:path, :digest) ORDER BY path, digest LIMIT :limit
+
+-- name: put_file
+-- Note that a file was found, or that it looks otherwise and is the same.
+INSERT INTO files (trigger, path, digest, mark, seen_at) VALUES (:trigger, :path, :digest, :mark, :now)
+ON CONFLICT (trigger, path, digest) DO UPDATE SET mark = excluded.mark, seen_at = excluded.seen_at
+
+-- name: file_found
+-- Tell whether this was found before.
+SELECT 1 FROM files WHERE trigger = :trigger AND path = :path AND digest = :digest
+
+-- name: see_files
+-- Files that are still there.
+UPDATE files SET seen_at = :now WHERE trigger = :trigger AND path IN (SELECT value FROM json_each(:names))
+
+-- name: prune_files
+-- Forget files that are gone for long.
+DELETE FROM files WHERE trigger = :trigger AND seen_at < :before

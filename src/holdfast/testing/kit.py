@@ -32,9 +32,11 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import JumpClock
 from holdfast.verbs.triggers import Trigger
 from holdfast.words.durations import Duration, milliseconds
+from holdfast.words.files import file_key
 from holdfast.words.overrides import Override, active
 from holdfast.words.triggers import delivery_key
 from holdfast.worker.agents import code_of
+from holdfast.worker.files import told_of
 from holdfast.worker.settings import Settings
 
 _LOOK_EVERY_S = 0.002
@@ -94,6 +96,7 @@ class TestClient(Client):
     """
 
     __test__ = False  # not a class of tests, whatever pytest thinks of its name
+    _listens = False  # things come by `fire`
 
     def __init__(
         self,
@@ -215,15 +218,17 @@ class TestClient(Client):
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         id: str | None = None,
+        file: str | Path | None = None,
     ) -> DeliveryInfo:
         """Let something come for a trigger, as if its sender had been verified, and have it mapped once.
 
         Args:
-            trigger: The trigger, or its name.
+            trigger: The trigger, or its name. No broker is asked and no folder watched in tests: a message or a file comes by this.
             value: The body, which becomes JSON.
             body: The bytes of the body instead.
             headers: Its headers, with names in lower case.
             id: The same id again is the same delivery; random unless given.
+            file: A file that comes for a trigger of files: it becomes headers and id.
 
         Raises:
             BadArguments: No such trigger is served here.
@@ -249,8 +254,11 @@ class TestClient(Client):
         spec = next((spec for spec in self._code.triggers if spec.name == name), None)
         if spec is None:
             raise BadArguments(f"no trigger {name!r} is served here; name it in agents=[...]")
-        key = f"test-{secrets.token_hex(4)}" if id is None else id
         content = json.dumps(value).encode() if body is None else body
+        if file is not None:
+            told, content = told_of(str(file), Path(file).name), b""
+            headers, id = {**told, **(headers or {})}, id or file_key(Path(file).name, told["digest"])
+        key = f"test-{secrets.token_hex(4)}" if id is None else id
         await self._receive(name, spec.kind, key, headers or {}, content)
         self._wake()
         await self._settled()

@@ -5,10 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from os import PathLike
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from holdfast.errors import BadArguments
 from holdfast.values.text import short
+from holdfast.words.durations import Duration, milliseconds
+from holdfast.words.files import pattern_of
+from holdfast.words.queues import DEFAULT_IN_FLIGHT, address_of, checked_id, checked_in_flight, checked_redeliver
 from holdfast.words.retry import Retry, as_retry
 from holdfast.words.triggers import DEFAULT_BYTES, DEFAULT_RETRY, TriggerSpec, checked_bytes, checked_trigger
 from holdfast.words.webhooks import Verify, stored
@@ -49,9 +53,12 @@ class Trigger(Generic[P, R]):
 
 
 def declared(
-    name: str, kind: str, fn: Callable[P, R], config: dict[str, Any], retry: int | Retry | None
+    name: str | None, kind: str, fn: Callable[P, R], config: dict[str, Any], retry: int | Retry | None, url: str = ""
 ) -> Trigger[P, R]:
-    """Make a trigger of a function, whatever kind it is of; `BadArguments` if the function cannot be one."""
+    """Make a trigger of a function, whatever kind it is of; `BadArguments` if the function cannot be one.
+
+    Without a name it has that of the function.
+    """
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn) or not inspect.isroutine(fn):
         raise BadArguments(
             f"@holdfast.on.{kind} belongs on a function written with def or async def that returns actions, not on {short(fn)}"
@@ -63,7 +70,7 @@ def declared(
             f"@holdfast.on.{kind}: {fn.__qualname__!r} is called with the delivery alone, as in `def {fn.__name__}(delivery): ...`"
         ) from None
     policy = DEFAULT_RETRY if retry is None else as_retry(retry)
-    return Trigger(TriggerSpec(checked_trigger(name), kind, fn, config, policy), fn)
+    return Trigger(TriggerSpec(checked_trigger(name or fn.__name__), kind, fn, config, policy, url), fn)
 
 
 class Triggers:
@@ -109,6 +116,70 @@ class Triggers:
             )
         config = {"verify": stored(verify), "max_bytes": checked_bytes(max_bytes)}
         return lambda fn: declared(name, "webhook", fn, config, retry)
+
+    def queue(
+        self, url: str, *, id: str | None = None, name: str | None = None, retry: int | Retry | None = None,
+        in_flight: int = DEFAULT_IN_FLIGHT, redeliver: Duration = "30s",
+    ) -> Callable[[Callable[P, R]], Trigger[P, R]]:  # fmt: skip
+        """Declare a function that maps the messages of a queue, which workers read from a broker.
+
+        A message is acknowledged when the actions that the function returns are committed. The broker gives it again if that did
+        not happen, and then only what was not done is done: actions are known by the trigger's name and the message's id.
+
+        Args:
+            url: The broker and the queue, such as "nats://host:4222/orders". A password is in it as `env:NAME`, the variable of the
+                worker that has it; given itself, it is neither stored nor shown.
+            id: Where the message has its id: "order_id" in its JSON body, or "header:message-id". Unless given it is the
+                broker's own; RabbitMQ and Kafka have none.
+            name: The trigger's name; that of the function unless given. Ids of runs begin with it.
+            retry: How often the function is tried when it raises; then the message is a dead letter. Five times unless given.
+            in_flight: How many messages a worker has taken and not acknowledged, at the most.
+            redeliver: The time after which the broker gives a message of a worker that is gone to another.
+
+        Raises:
+            BadArguments: The function, the URL or an option cannot be used.
+
+        Example:
+            ```python
+            @holdfast.on.queue("nats://worker:env:NATS_PASSWORD@127.0.0.1:4222/topics")
+            def topics(delivery: holdfast.Delivery) -> holdfast.Start:
+                return holdfast.Start(research, delivery.json()["topic"])
+            ```
+        """
+        address = address_of(url)
+        config = {
+            "url": address.shown, "id": checked_id(id, address.broker), "in_flight": checked_in_flight(in_flight),
+            "redeliver_ms": checked_redeliver(redeliver),
+        }  # fmt: skip
+        return lambda fn: declared(name, "queue", fn, config, retry, url)
+
+    def files(
+        self, pattern: str | PathLike[str], *, name: str | None = None, settle: Duration = "2s",
+        retry: int | Retry | None = None,
+    ) -> Callable[[Callable[P, R]], Trigger[P, R]]:  # fmt: skip
+        """Declare a function that maps files: each path with each content once, also if it came while no worker was there.
+
+        The delivery has no body. Its headers tell the `path`, the `name` below the folder, the `digest` of the content, the `size`
+        and when it was `modified`; the function, or better a step of the agent, opens the file.
+
+        Args:
+            pattern: The files that are meant, such as "inbox/**/*.pdf". A relative one begins where the worker runs.
+            name: The trigger's name; that of the function unless given. Ids of runs begin with it.
+            settle: For how long size and times of a file must not have changed before it is taken.
+            retry: How often the function is tried when it raises; then the delivery is a dead letter. Five times unless given.
+
+        Raises:
+            BadArguments: The function, the pattern or an option cannot be used.
+
+        Example:
+            ```python
+            @holdfast.on.files("inbox/**/*.pdf")
+            def inbox(delivery: holdfast.Delivery) -> holdfast.Start:
+                return holdfast.Start(research, delivery.headers["path"])
+            ```
+        """
+        config = {"pattern": pattern_of(pattern).text, "settle_ms": milliseconds(settle)}
+        return lambda fn: declared(name, "files", fn, config, retry)
 
 
 on: Final = Triggers()

@@ -293,10 +293,14 @@ def checked_bytes(max_bytes: object) -> int:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TriggerSpec:
-    """A trigger as declared: `kind` is "webhook", say, and `config` what an edge that has no code of it must know, as JSON."""
+    """A trigger as declared: `kind` is "webhook", say, and `config` what an edge that has no code of it must know, as JSON.
+
+    `url` is where it reads, which may hold credentials: nothing stores or shows it.
+    """
 
     name: str
     kind: str
     fn: Callable[..., Any]
     config: Mapping[str, Any]
     retry: Retry
+    url: str = field(default="", repr=False)

@@ -14,9 +14,10 @@ import functools
 import inspect
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Sequence
 from concurrent.futures import Executor
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
 from holdfast.errors import (
     AlreadyDecided,
@@ -45,13 +46,91 @@ _DECLARE_EVERY_S: Final = 30.0
 _PRUNE_EVERY_S: Final = 3600.0
 _AT_ONCE: Final = 50  # deliveries that are mapped at a time
 _MAPPING_S: Final = 60.0  # for one mapping
+_TOGETHER_S: Final = 0.05  # for mappings that are called one after the other
 _TTL_MS: Final = 120_000  # for which a worker has a delivery; a dead one is found sooner
 _GRACE_S: Final = 2.0  # for mappings when the worker stops; a worker that comes later maps the others
 # What will not be otherwise at the next attempt.
 _FOR_GOOD: Final = (AlreadyDecided, Expired, NotAllowed, RunExists, RunFinished, Stale)
 
-# Applies the actions of a delivery, and ends it with them: the trigger, the delivery, the actions -> what was done.
-Apply = Callable[[TriggerSpec, DeliveryRow, list[Action]], Awaitable[list[dict[str, Any]]]]
+
+class Apply(Protocol):
+    """Applies what was returned for a delivery, and ends it with that. Without a row a broker keeps it, and it has a key alone."""
+
+    async def __call__(
+        self, spec: TriggerSpec, row: DeliveryRow | None, actions: list[Action], key: str = ""
+    ) -> list[dict[str, Any]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An error that a mapping raised, in the place of what it would have returned."""
+
+    error: Exception
+
+
+class Mapper:
+    """Calls mappings, which are users' code: a plain function in a thread, because it may wait for something."""
+
+    def __init__(self, threads: Executor) -> None:
+        self._threads = threads
+
+    async def one(self, spec: TriggerSpec, delivery: Delivery) -> Any:
+        """Map one delivery."""
+        async with asyncio.timeout(_MAPPING_S):
+            if inspect.iscoroutinefunction(spec.fn):
+                return await spec.fn(delivery)
+            call = functools.partial(contextvars.copy_context().run, spec.fn, delivery)
+            returned = await asyncio.get_running_loop().run_in_executor(self._threads, call)
+            return await returned if inspect.isawaitable(returned) else returned
+
+    async def awaited(self, returned: Awaitable[Any]) -> Any:
+        """Wait for what a plain function returned."""
+        async with asyncio.timeout(_MAPPING_S):
+            return await returned
+
+    async def some(self, spec: TriggerSpec, deliveries: Sequence[Delivery]) -> list[Any]:
+        """Map the first of these by a plain function, one after the other: as many as take no time, and one at least.
+
+        To go into a thread and back takes longer than most mappings. One that hangs is the last of those returned.
+        """
+        found: list[Any] = []
+        left = False
+
+        def work() -> None:
+            until = time.monotonic() + _TOGETHER_S
+            for each in deliveries:
+                try:
+                    found.append(contextvars.copy_context().run(spec.fn, each))
+                except Exception as error:
+                    found.append(Raised(error))
+                if left or time.monotonic() > until:
+                    return
+
+        try:
+            async with asyncio.timeout(_MAPPING_S):
+                await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        except TimeoutError as error:
+            left = True
+            return [*found, Raised(error)][: len(deliveries)]
+        return found
+
+
+def failure(spec: TriggerSpec, key: str, failures: int, error: Exception) -> tuple[str, float | None]:
+    """Tell why a delivery failed, and after how many seconds it is tried again; None: it is dead. Says so in the log."""
+    told = f"{type_name(type(error))}: {cut(str(error), 1_000)}"
+    if isinstance(error, TimeoutError) and not str(error):
+        told = f"TimeoutError: the mapping took longer than {_MAPPING_S:g} s"
+    wait_s: float | None = None
+    if not isinstance(error, _FOR_GOOD):
+        try:
+            wait_s = spec.retry.delay_s(failures, error, f"{spec.name}@{key}")
+        except Exception as problem:
+            told += f" (and retry= raised {type_name(type(problem))}: {cut(str(problem), 200)})"
+    how = "it is dead: `holdfast triggers` shows it" if wait_s is None else f"the next attempt is in {wait_s:.1f} s"
+    _log.warning(
+        "delivery %r of trigger %r failed, attempt %d; %s: %s", key, spec.name, failures, how, told, exc_info=error
+    )
+    return told, wait_s
 
 
 def declared_by(spec: TriggerSpec) -> DeclaredTrigger:
@@ -65,9 +144,9 @@ class Deliveries(Round):
 
     what, news = "deliveries", NEWS
 
-    def __init__(self, store: WorkerStore, measures: Measures, threads: Executor, apply: Apply) -> None:
+    def __init__(self, store: WorkerStore, measures: Measures, mapper: Mapper, apply: Apply) -> None:
         super().__init__(store.clock)
-        self._store, self._measures, self._threads, self._apply = store, measures, threads, apply
+        self._store, self._measures, self._mapper, self._apply = store, measures, mapper, apply
         self._triggers: dict[str, TriggerSpec] = {}
         self._busy: set[asyncio.Task[None]] = set()
         self._declare_at = self._prune_at = 0.0  # in the time of time.monotonic()
@@ -135,7 +214,7 @@ class Deliveries(Round):
     async def _handle(self, spec: TriggerSpec, row: DeliveryRow, body: bytes) -> None:
         delivery = Delivery(body, json.loads(row.headers), row.key, row.trigger, moment(row.received_at))
         try:
-            found = actions(await self._mapped(spec, delivery), spec.name)
+            found = actions(await self._mapper.one(spec, delivery), spec.name)
             await self._apply(spec, row, found)
         except LeaseLost:
             return  # it took so long that another worker has it
@@ -146,30 +225,8 @@ class Deliveries(Round):
         else:
             self._measures.deliver(spec.name, "done", (self._store.clock.now() - row.received_at) / 1000)
 
-    async def _mapped(self, spec: TriggerSpec, delivery: Delivery) -> Any:
-        """Call the mapping; a plain function in a thread, because it may wait for something."""
-        async with asyncio.timeout(_MAPPING_S):
-            if inspect.iscoroutinefunction(spec.fn):
-                return await spec.fn(delivery)
-            call = functools.partial(contextvars.copy_context().run, spec.fn, delivery)
-            returned = await asyncio.get_running_loop().run_in_executor(self._threads, call)
-            return await returned if inspect.isawaitable(returned) else returned
-
     async def _failed(self, spec: TriggerSpec, row: DeliveryRow, error: Exception) -> None:
-        told = f"{type_name(type(error))}: {cut(str(error), 1_000)}"
-        if isinstance(error, TimeoutError) and not str(error):
-            told = f"TimeoutError: the mapping took longer than {_MAPPING_S:g} s"
-        wait_s: float | None = None
-        if not isinstance(error, _FOR_GOOD):
-            try:
-                wait_s = spec.retry.delay_s(row.attempts + 1, error, f"{row.trigger}@{row.key}")
-            except Exception as problem:
-                told += f" (and retry= raised {type_name(type(problem))}: {cut(str(problem), 200)})"
-        how = "it is dead: `holdfast triggers` shows it" if wait_s is None else f"the next attempt is in {wait_s:.1f} s"
-        _log.warning(
-            "delivery %r of trigger %r failed, attempt %d; %s: %s", row.key, row.trigger, row.attempts + 1, how, told,
-            exc_info=error,
-        )  # fmt: skip
+        told, wait_s = failure(spec, row.key, row.attempts + 1, error)
         try:
             await self._store.fail_delivery(row, told, None if wait_s is None else round(wait_s * 1000))
         except LeaseLost:

@@ -33,13 +33,15 @@ from holdfast.words.triggers import TriggerSpec
 from holdfast.worker import drain, suspects
 from holdfast.worker.agents import Served
 from holdfast.worker.announcements import Announcements
+from holdfast.worker.files import Files
 from holdfast.worker.leases import Leases
 from holdfast.worker.measures import Measures
+from holdfast.worker.queues import Queues
 from holdfast.worker.rounds import Round
 from holdfast.worker.scheduler import Scheduler
 from holdfast.worker.schedules import Schedules, declared_by
 from holdfast.worker.settings import Settings
-from holdfast.worker.triggers import Apply, Deliveries
+from holdfast.worker.triggers import Apply, Deliveries, Mapper
 
 T = TypeVar("T")
 _log = logger("holdfast")
@@ -60,6 +62,8 @@ class Worker:
         settings: Settings | None = None,
         triggers: Iterable[TriggerSpec] = (),
         apply: Apply | None = None,
+        *,
+        listens: bool = True,
     ) -> None:
         self.store, self.clock = store, store.clock
         self.settings, self.measures = settings or Settings(), Measures()
@@ -83,7 +87,10 @@ class Worker:
         self.scheduler = Scheduler(store, self._served, self.settings, self.attempts, self.loading)
         self.rounds: list[Round] = [Schedules(store, self.measures)]
         if apply is not None:
-            self.rounds += [Deliveries(store, self.measures, self.threads, apply), Announcements(store)]
+            mapper = Mapper(self.threads)
+            self.rounds += [Deliveries(store, self.measures, mapper, apply), Announcements(store)]
+            if listens:  # to brokers and folders; tests let things come by themselves
+                self.rounds += [Queues(store, self.measures, mapper, apply), Files(store)]
         for each in self.rounds:
             each.serve(self._served)
         store.code_version, store.queues = self.settings.version, self.settings.queues
