@@ -7,6 +7,7 @@ import re
 from importlib import resources
 from typing import Final
 
+from holdfast.store.notifications import NotificationRow
 from holdfast.store.schedules import ScheduleRow
 from holdfast.store.tokens import TokenRow
 from holdfast.store.triggers import DeliveryRow, TriggerRow
@@ -23,6 +24,7 @@ COLUMNS: Final = {
     "{schedule}": ", ".join(column.name for column in dataclasses.fields(ScheduleRow)),
     "{trigger}": ", ".join(column.name for column in dataclasses.fields(TriggerRow)),
     "{delivery}": ", ".join(column.name for column in dataclasses.fields(DeliveryRow)),
+    "{notification}": ", ".join(column.name for column in dataclasses.fields(NotificationRow)),
 }
 
 

@@ -33,6 +33,7 @@ from holdfast.store.inbox import Inbox
 from holdfast.store.journal import Journals
 from holdfast.store.leases import Leases
 from holdfast.store.limits import Limits
+from holdfast.store.notifications import Notifications
 from holdfast.store.operations import Operation, Result, Work
 from holdfast.store.parts import Parts
 from holdfast.store.runs import Runs
@@ -83,7 +84,7 @@ class _Deadline:
 
 class Store(
     Leases, Runs, Control, Deletion, Journals, Inbox, Approvals, Budgets, Conversations, Limits, Streams, Transactions, Blobs,
-    Parts, Tokens, Audit, Backups, Bundles, Forks, Schedules, Triggers,
+    Parts, Tokens, Audit, Backups, Bundles, Forks, Schedules, Triggers, Notifications,
 ):  # fmt: skip
     """A database that keeps runs. Every method is idempotent or fenced, so it may be repeated after an unknown outcome."""
 

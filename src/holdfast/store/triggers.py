@@ -22,6 +22,7 @@ from typing import Any, Final
 from holdfast.errors import LeaseLost, RunExists, UnknownTrigger
 from holdfast.store import approvals, audit, declarations, inbox, runs
 from holdfast.store.work import Asking, Feature, Transaction, rows, to_json
+from holdfast.words.triggers import OUTGOING
 
 NEWS: Final = " deliveries"  # under this name listeners hear of a change; no run has it
 RETENTION_MS: Final = 30 * 24 * 3600 * 1000  # that a delivery is known after its end
@@ -178,7 +179,7 @@ class Triggers(Feature):
 
     async def receive(self, new: NewDelivery) -> bool:
         """Keep a delivery; False if it is there already."""
-        return await self._submit(lambda tx: _receive(tx, new), journal=False, small=len(new.body) < 65_536, runs=())
+        return await self._submit(lambda tx: receive(tx, new), journal=False, small=len(new.body) < 65_536, runs=())
 
     async def next_delivery(self, triggers: Iterable[str]) -> int | None:
         """When the next delivery of these triggers is due."""
@@ -267,7 +268,8 @@ def _delete(tx: Transaction, name: str, by: str, via: str) -> Asking[None]:
     yield from audit.note(tx, "", by, via, "delete_trigger", {"trigger": name})
 
 
-def _receive(tx: Transaction, new: NewDelivery) -> Asking[bool]:
+def receive(tx: Transaction, new: NewDelivery) -> Asking[bool]:
+    """Keep a delivery; False if it is there already."""
     dead = new.error is not None
     made = yield from tx.row(
         "receive_delivery", trigger=new.trigger, key=new.key, kind=new.kind, headers=to_json(dict(new.headers)),
@@ -295,7 +297,9 @@ def _claim(
                 status="dead" if crashed else "new", settled_at=tx.now if crashed else None,
                 error=f"{_MOST_CRASHES} workers ended while they had it" if crashed else row.error,
             )  # fmt: skip
-            if not crashed:
+            if crashed:
+                yield from _note_death(tx, DeliveryRow(*made))
+            else:
                 taken.append((DeliveryRow(*made), body))
     return taken
 
@@ -322,6 +326,16 @@ def _fail(tx: Transaction, taken: DeliveryRow, error: str, wait_ms: int | None) 
         settled_at=tx.now if dead else None, attempts=taken.attempts + 1, error=error[:_LONGEST_ERROR],
     )  # fmt: skip
     yield from _fenced(tx, taken, ended)
+    if dead and ended is not None:
+        yield from _note_death(tx, taken)
+
+
+def _note_death(tx: Transaction, row: DeliveryRow) -> Asking[None]:
+    """Have it in the audit that a message did not go out: nobody who waits for it would know. A dead letter has a sender who does."""
+    if row.trigger.startswith(OUTGOING):
+        name = row.trigger.removeprefix(OUTGOING)
+        about = {"notification": name, "message": row.key, "type": json.loads(row.headers).get("type")}
+        yield from audit.note(tx, "", "worker", f"notify:{name}", "notification_dead", about)
 
 
 def _fenced(tx: Transaction, taken: DeliveryRow, ended: Any) -> Asking[None]:

@@ -16,7 +16,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from holdfast.errors import (
     AlreadyDecided,
@@ -44,7 +44,7 @@ _DECLARE_EVERY_S: Final = 30.0
 _PRUNE_EVERY_S: Final = 3600.0
 _AT_ONCE: Final = 50  # deliveries that are mapped at a time
 _MAPPING_S: Final = 60.0  # for one mapping
-_TTL_MS: Final = 120_000  # for which a worker has a delivery; a dead one is found sooner
+TTL_MS: Final = 120_000  # for which a worker has a delivery; a dead one is found sooner
 _GRACE_S: Final = 2.0  # for mappings when the worker stops; a worker that comes later maps the others
 # What will not be otherwise at the next attempt.
 _FOR_GOOD: Final = (AlreadyDecided, Expired, NotAllowed, RunExists, RunFinished, Stale)
@@ -63,6 +63,8 @@ class Deliveries(Round):
     """One worker's part in what comes from outside. Without triggers it asks the store nothing."""
 
     what, news = "deliveries", NEWS
+    look: ClassVar[str] = "holdfast triggers"  # shows what is dead
+    traces: ClassVar[bool] = True  # the log tells where a mapping failed
 
     def __init__(self, store: WorkerStore, measures: Measures, threads: Executor, apply: Apply) -> None:
         super().__init__(store.clock)
@@ -103,12 +105,15 @@ class Deliveries(Round):
         room = _AT_ONCE - len(self._busy)
         if due is None or due > self._store.clock.now() or not room:
             return due if room else None  # each that ends wakes this
-        taken = await self._store.claim_deliveries(names, room, _TTL_MS)
+        taken = await self._store.claim_deliveries(names, room, TTL_MS)
         for row, body in taken:
-            task = asyncio.get_running_loop().create_task(self._handle(self._triggers[row.trigger], row, body))
-            self._busy.add(task)
-            task.add_done_callback(self._handled)
+            self._begin(self._triggers[row.trigger], row, body)
         return AT_ONCE if len(taken) == room else due
+
+    def _begin(self, spec: TriggerSpec, row: DeliveryRow, body: bytes) -> None:
+        task = asyncio.get_running_loop().create_task(self._handle(spec, row, body), name=row.trigger)
+        self._busy.add(task)
+        task.add_done_callback(self._handled)
 
     def _handled(self, task: asyncio.Task[None]) -> None:
         self._busy.discard(task)
@@ -123,9 +128,12 @@ class Deliveries(Round):
             await self._store.declare_triggers([declared_by(spec) for spec in self._triggers.values()])
             self._declare_at = now + _DECLARE_EVERY_S
         if now >= self._prune_at:
-            while await self._store.prune_deliveries(self._store.clock.now() - RETENTION_MS):
-                pass
-            self._prune_at = now + _PRUNE_EVERY_S
+            await self._prune()
+
+    async def _prune(self) -> None:
+        while await self._store.prune_deliveries(self._store.clock.now() - RETENTION_MS):
+            pass
+        self._prune_at = time.monotonic() + _PRUNE_EVERY_S
 
     async def _handle(self, spec: TriggerSpec, row: DeliveryRow, body: bytes) -> None:
         delivery = Delivery(body, json.loads(row.headers), row.key, row.trigger, moment(row.received_at))
@@ -160,10 +168,10 @@ class Deliveries(Round):
                 wait_s = spec.retry.delay_s(row.attempts + 1, error, f"{row.trigger}@{row.key}")
             except Exception as problem:
                 told += f" (and retry= raised {type_name(type(problem))}: {cut(str(problem), 200)})"
-        how = "it is dead: `holdfast triggers` shows it" if wait_s is None else f"the next attempt is in {wait_s:.1f} s"
+        how = f"it is dead: `{self.look}` shows it" if wait_s is None else f"the next attempt is in {wait_s:.1f} s"
         _log.warning(
             "delivery %r of trigger %r failed, attempt %d; %s: %s", row.key, row.trigger, row.attempts + 1, how, told,
-            exc_info=error,
+            exc_info=error if self.traces else None,
         )  # fmt: skip
         try:
             await self._store.fail_delivery(row, told, None if wait_s is None else round(wait_s * 1000))

@@ -34,6 +34,7 @@ from holdfast.worker import drain, suspects
 from holdfast.worker.agents import Served
 from holdfast.worker.leases import Leases
 from holdfast.worker.measures import Measures
+from holdfast.worker.notifications import Notifications
 from holdfast.worker.rounds import Round
 from holdfast.worker.scheduler import Scheduler
 from holdfast.worker.schedules import Schedules, declared_by
@@ -83,6 +84,7 @@ class Worker:
         self.rounds: list[Round] = [Schedules(store, self.measures)]
         if apply is not None:
             self.rounds.append(Deliveries(store, self.measures, self.threads, apply))
+            self.rounds.append(Notifications(store, self.measures, self.threads, apply))
         for each in self.rounds:
             each.serve(self._served)
         store.code_version, store.queues = self.settings.version, self.settings.queues

@@ -476,3 +476,10 @@ SELECT {trigger} FROM triggers WHERE name = :name FOR UPDATE
 SELECT {delivery}, body FROM deliveries WHERE trigger = :trigger AND status = 'new' AND due_at <= :now
   AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
 ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
+
+-- name: lock_notification
+SELECT {notification} FROM notifications WHERE name = :name FOR UPDATE
+
+-- name: lock_notifications
+SELECT {notification} FROM notifications
+WHERE state = 'active' AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL) ORDER BY name FOR UPDATE
