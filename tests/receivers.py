@@ -69,8 +69,12 @@ class _Threaded:
         listening.set()
         await self._over.wait()
         server.close()
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
             task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        for _ in range(3):
+            await asyncio.sleep(0)  # connections that were broken off are closed in the next turns
 
     async def _serve(self, here: socket.socket) -> asyncio.Server:
         raise NotImplementedError
@@ -95,7 +99,7 @@ async def until_async(holds: Callable[[], Any]) -> Any:
 
 
 class Receiver(_Threaded):
-    """Receives webhooks. `behave` says how a request is answered: a status, bytes as they are, or "hang", "close", "half"."""
+    """Receives webhooks. `behave` says how one is answered: a status, bytes as they are, or "hang", "drip", "close", "half"."""
 
     def __init__(self, behave: Callable[[Request], int | bytes | str] = lambda _: 204, **how: Any) -> None:
         self.behave, self.requests, self.held = behave, list[Request](), 0
@@ -117,6 +121,11 @@ class Receiver(_Threaded):
             request = Request(head[0].split()[1], headers, body)
             self.requests.append(request)
             answer = self.behave(request)
+            if answer == "drip":
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n")
+            while answer == "drip":
+                writer.write(b"x")
+                await asyncio.sleep(0.01)
             if answer == "hang":
                 self.held += 1
                 await asyncio.Event().wait()
@@ -127,6 +136,8 @@ class Receiver(_Threaded):
             elif isinstance(answer, bytes):
                 writer.write(answer)
             await writer.drain()
+        if self._over.is_set():
+            writer.transport.abort()
         writer.close()
 
 

@@ -15,9 +15,9 @@ from holdfast.client.history import MessageInfo as AsyncMessageInfo
 from holdfast.client.history import Snapshot as AsyncSnapshot
 from holdfast.client.history import State as AsyncState
 from holdfast.client.history import StepInfo as AsyncStepInfo
+from holdfast.client.notifications import NotificationHandle as AsyncNotificationHandle
 from holdfast.client.run import Receipt as AsyncReceipt
 from holdfast.client.run import Run as AsyncRun
-from holdfast.client.notifications import NotificationHandle as AsyncNotificationHandle
 from holdfast.client.schedules import ScheduleHandle as AsyncScheduleHandle
 
 __all__ = [

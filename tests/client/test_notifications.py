@@ -61,12 +61,21 @@ async def settled(handle, **counts):
     return info
 
 
+async def failing(handle, why=""):
+    """Wait until its first message has failed, for this reason."""
+    while not [each for each in await handle.deliveries() if each.attempts and why in each.error]:
+        await asyncio.sleep(0.005)
+    return (await handle.deliveries())[-1]
+
+
 async def test_what_happens_is_told_signed_and_once(tmp_path):
     with Receiver() as receiver:
         async with opened(tmp_path) as hf:
             await hf.run(pays, 1)
             kinds = ["approval.asked", "run.failed", "run.completed"]
-            ops = await hf.notify(receiver.url, kinds, secret="env:OPS_SECRET", name="ops", base_url="http://h.example/")
+            ops = await hf.notify(
+                receiver.url, kinds, secret="env:OPS_SECRET", name="ops", base_url="http://h.example/"
+            )
             await hf.run(pays, 2, id="p", labels={"team": "docs"})
             with pytest.raises(holdfast.RunFailed):
                 await hf.run(fails, "no room", id="f")
@@ -116,7 +125,7 @@ async def test_dead_then_replayed(tmp_path, caplog):
             await hf.run(pays, 1)
             await settled(ops, dead=1)
             (dead,) = await ops.deliveries(status="dead")
-            assert (dead.attempts, dead.error) == (2, "holdfast.worker.senders.Undelivered: localhost answered 500")
+            assert (dead.attempts, dead.error) == (2, "localhost answered 500")
             answers["status"] = 410
             await hf.run(pays, 1)
             await settled(ops, dead=2)
@@ -140,9 +149,8 @@ async def test_retry_after_is_obeyed(tmp_path):
         async with opened(tmp_path) as hf:
             ops = await hf.notify(receiver.url, "run.completed", secret="env:OPS_SECRET", name="ops", retry=QUICK)
             await hf.run(pays, 1)
-            while not (waiting := await ops.deliveries())[0].attempts:
-                await asyncio.sleep(0.005)
-            assert 3_500 < (waiting[0].due_at - waiting[0].received_at).total_seconds() <= 3_700
+            waiting = await failing(ops)
+            assert 3_500 < (waiting.due_at - waiting.received_at).total_seconds() <= 3_700
 
 
 async def test_a_receiver_that_hangs_holds_up_no_other(tmp_path):
@@ -154,6 +162,7 @@ async def test_a_receiver_that_hangs_holds_up_no_other(tmp_path):
             await settled(quick, done=20)
             assert hangs.held == 8  # at a time
             assert (await hf.get_notification("a-hangs").info()).waiting == 20
+            hangs.stop()  # nothing is on its way when the worker stops
 
 
 async def test_slack_by_a_variable(tmp_path, monkeypatch):
@@ -195,14 +204,13 @@ async def test_a_variable_that_is_missing_is_waited_for(tmp_path, monkeypatch):
     with Receiver() as receiver:
         monkeypatch.delenv("OPS_SECRET")
         async with opened(tmp_path) as hf:
-            ops = await hf.notify(receiver.url, "run.completed", secret="env:OPS_SECRET", name="ops", retry=Retry(500, first="5ms"))
+            ops = await hf.notify(
+                receiver.url, "run.completed", secret="env:OPS_SECRET", name="ops", retry=Retry(500, first="5ms")
+            )
             await hf.run(pays, 1)
-            while not (waiting := await ops.deliveries())[0].attempts:
-                await asyncio.sleep(0.005)
-            assert waiting[0].error.endswith("the environment of this worker has no OPS_SECRET")
+            assert (await failing(ops)).error.endswith("the environment of this worker has no OPS_SECRET")
             monkeypatch.setenv("OPS_SECRET", "not base64 at all!")
-            while "cannot be used" not in (await ops.deliveries())[0].error:
-                await asyncio.sleep(0.005)
+            await failing(ops, "OPS_SECRET of this worker cannot be used")
             assert receiver.requests == []
             monkeypatch.setenv("OPS_SECRET", f"whsec_{base64.b64encode(SECRET).decode()}")
             await settled(ops, done=1)
@@ -271,7 +279,9 @@ async def test_steering(tmp_path):
         async with opened(tmp_path) as hf:
             ops = await hf.notify(receiver.url, "run.completed", secret="env:OPS_SECRET", agent=pays, labels={"a": "b"})
             assert repr(ops) == f"<notification {ops.name}>" and ops.name.startswith("localhost-")
-            assert (await hf.notify(receiver.url, "run.completed", secret="env:OPS_SECRET", agent="pays")).name == ops.name
+            assert (
+                await hf.notify(receiver.url, "run.completed", secret="env:OPS_SECRET", agent="pays")
+            ).name == ops.name
             assert (await ops.pause()).state == "paused"
             with pytest.raises(BadArguments, match="paused; resume it first"):
                 await ops.test()
@@ -280,7 +290,10 @@ async def test_steering(tmp_path):
             message = await ops.test()
             await settled(ops, done=1)
             assert receiver.requests[0].id == message
-            assert receiver.requests[0].json()["data"] == {"notification": ops.name, "text": f"notification {ops.name} works"}
+            assert receiver.requests[0].json()["data"] == {
+                "notification": ops.name,
+                "text": f"notification {ops.name} works",
+            }
             await hf.run(pays, 1, id="heard")
             await settled(ops, done=2)
             assert [each.name for each in await hf.notifications()] == [ops.name]

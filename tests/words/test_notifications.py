@@ -87,7 +87,9 @@ def test_it_is_stored_whole_and_shown_without_its_path():
 
 
 def test_a_question():
-    (message,) = messages("ops", target("approval.asked", base_url="https://h.example"), event("approval.asked", QUESTION), RUN)
+    (message,) = messages(
+        "ops", target("approval.asked", base_url="https://h.example"), event("approval.asked", QUESTION), RUN
+    )
     told = json.loads(message.body())
     assert told == {
         "type": "approval.asked",
@@ -169,7 +171,9 @@ def test_a_budget_that_is_reached():
 
 def test_stuck():
     def told(**fields):
-        return stuck("ops", target("run.stuck"), RunRow("r", "u", "a", **{"status": "ready", "input": "", **fields}), 100_000)
+        return stuck(
+            "ops", target("run.stuck"), RunRow("r", "u", "a", **{"status": "ready", "input": "", **fields}), 100_000
+        )
 
     late = told(due_at=40_000)
     assert "due for 1 min, and no worker took it" in late.document["data"]["text"]
@@ -200,7 +204,9 @@ def test_mail():
     """The same each time, so that a mail that comes twice is one; and nothing in it begins another header."""
     data = {**QUESTION, "question": "Publish?\r\nBcc: all@example.com"}
     run = RunRow("r\nX: y", "uid", "research", "running", "{}")
-    (message,) = messages("ops", target("approval.asked", base_url="https://h.example"), event("approval.asked", data), run)
+    (message,) = messages(
+        "ops", target("approval.asked", base_url="https://h.example"), event("approval.asked", data), run
+    )
     document = json.loads(message.body())
     mails = [as_mail(message.id, document, "holdfast@example.com", "ana@example.com") for _ in range(2)]
     assert bytes(mails[0]) == bytes(mails[1])

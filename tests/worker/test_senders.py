@@ -1,7 +1,7 @@
 """Senders: what goes out over HTTP and by mail, and what a receiver or a name cannot make a worker do."""
 
 import asyncio
-import datetime
+import datetime as dt
 import ipaddress
 import re
 import socket
@@ -34,7 +34,10 @@ async def refused(url: str, error: type[Exception] = Undelivered) -> Exception:
 
 async def test_a_post():
     with Receiver() as receiver:
-        assert await senders.post(receiver.url, b'{"a": 1}', [("content-type", "application/json"), ("webhook-id", "m")]) == 204
+        assert (
+            await senders.post(receiver.url, b'{"a": 1}', [("content-type", "application/json"), ("webhook-id", "m")])
+            == 204
+        )
         (request,) = receiver.requests
         assert (request.path, request.body, request.id) == ("/hooks/T0/secret?key=hidden", b'{"a": 1}', "m")
         assert request.headers["host"] == f"localhost:{receiver.port}"
@@ -45,7 +48,7 @@ async def test_a_post():
     ("answer", "says", "wait"),
     [
         (400, "answered 400", None), (404, "answered 404", None), (500, "answered 500", None),
-        (b"HTTP/1.1 302 X\r\nlocation: http://127.0.0.1:1/hidden\r\ncontent-length: 0\r\n\r\n", "302 .redirects are not followed", None),
+        (b"HTTP/1.1 302 X\r\nlocation: http://127.0.0.1:1/hidden\r\ncontent-length: 0\r\n\r\n", "302 .redirects", None),
         (b"HTTP/1.1 429 X\r\nretry-after: 7\r\ncontent-length: 0\r\n\r\n", "answered 429", 7),
         (b"HTTP/1.1 503 X\r\nretry-after: 99999999\r\ncontent-length: 0\r\n\r\n", "answered 503", 86_400),
         (b"HTTP/1.1 503 X\r\nretry-after: Wed, 21 Oct 2099 07:28:00 GMT\r\ncontent-length: 0\r\n\r\n", "answered 503", None),
@@ -78,19 +81,19 @@ async def test_an_answer_without_end_is_not_read_to_its_end():
         assert await senders.post(receiver.url, b"{}", []) == 200
 
 
-@pytest.mark.parametrize("answer", ["hang", b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nx"])
+@pytest.mark.parametrize("answer", ["hang", "drip"])
 async def test_a_receiver_that_hangs_has_a_deadline(answer, monkeypatch):
     monkeypatch.setattr(senders, "DEADLINE_S", 0.05)
-    hangs = Receiver(lambda _: answer)
-    with hangs:
-        told = str(await refused(hangs.url))
-    assert "has not answered within 0.05 s" in told or (answer != "hang" and "broke off" in told)
+    with Receiver(lambda _: answer) as hangs:
+        assert "has not answered within 0.05 s" in str(await refused(hangs.url))
 
 
 # Where it goes
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.1", "2130706433", "0x7f.1", "0177.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "0"])
+@pytest.mark.parametrize(
+    "host", ["localhost", "127.1", "2130706433", "0x7f.1", "0177.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "0"]
+)
 async def test_a_private_address_is_refused_however_it_is_spelled(host, monkeypatch):
     """And nobody there hears of it."""
     monkeypatch.delenv(senders.NETWORKS)
@@ -120,7 +123,12 @@ def resolver(monkeypatch, *answers: list[str]) -> list[str]:
 
 async def test_a_name_with_any_private_address_is_refused(monkeypatch):
     monkeypatch.delenv(senders.NETWORKS)
-    for answer in (["10.0.0.7"], ["8.8.8.8", "169.254.169.254"], ["2606:4700::1", "::ffff:192.168.1.1"], ["fd00:ec2::254"]):
+    for answer in (
+        ["10.0.0.7"],
+        ["8.8.8.8", "169.254.169.254"],
+        ["2606:4700::1", "::ffff:192.168.1.1"],
+        ["fd00:ec2::254"],
+    ):
         resolver(monkeypatch, answer)
         assert "not a public address" in str(await refused("https://evil.example/hidden"))
 
@@ -154,7 +162,9 @@ async def test_the_next_address_is_tried(monkeypatch):
         assert await senders.post(f"http://two.example:{receiver.port}/", b"{}", []) == 204
 
 
-@pytest.mark.parametrize("url", ["mailto:a@b.c", "ftp://x/hidden", "https://u:hidden@x/", "postgresql://u:hidden@x/", "hidden"])
+@pytest.mark.parametrize(
+    "url", ["mailto:a@b.c", "ftp://x/hidden", "https://u:hidden@x/", "postgresql://u:hidden@x/", "hidden"]
+)
 async def test_a_variable_may_hold_anything(url):
     assert "URL" in str(await refused(url))
 
@@ -166,12 +176,15 @@ async def test_a_variable_may_hold_anything(url):
 def authority(tmp_path_factory):
     """A context of a server that is named good.example, and the file of the authority that says so."""
     folder = tmp_path_factory.mktemp("tls")
-    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
-    now = datetime.datetime.now(datetime.UTC)
+    key, name = (
+        ec.generate_private_key(ec.SECP256R1()),
+        x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")]),
+    )
+    now = dt.datetime.now(dt.UTC)
     made = (
         x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-        .serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(1))
-        .not_valid_after(now + datetime.timedelta(1))
+        .serial_number(x509.random_serial_number()).not_valid_before(now - dt.timedelta(1))
+        .not_valid_after(now + dt.timedelta(1))
         .add_extension(x509.SubjectAlternativeName([x509.DNSName("good.example")]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -179,7 +192,9 @@ def authority(tmp_path_factory):
     )  # fmt: skip
     certificate, private = folder / "cert.pem", folder / "key.pem"
     certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    private.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+    private.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, private)
     return context, certificate
@@ -192,9 +207,13 @@ async def test_the_certificate_is_that_of_the_name(authority, monkeypatch):
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         resolver(monkeypatch, *[["127.0.0.1"]] * 3)
         assert await senders.post(f"https://good.example:{receiver.port}/", b"{}", []) == 204
-        assert "certificate of other.example is not good" in str(await refused(f"https://other.example:{receiver.port}/hidden"))
+        assert "certificate of other.example is not good" in str(
+            await refused(f"https://other.example:{receiver.port}/hidden")
+        )
         monkeypatch.delenv("SSL_CERT_FILE")
-        assert "certificate of good.example is not good" in str(await refused(f"https://good.example:{receiver.port}/hidden"))
+        assert "certificate of good.example is not good" in str(
+            await refused(f"https://good.example:{receiver.port}/hidden")
+        )
         assert len(receiver.requests) == 1
 
 

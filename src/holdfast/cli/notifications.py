@@ -24,9 +24,22 @@ _SHOWN = 20
 
 @subcommand()
 @click.argument("name", metavar="[NAME]", required=False)
-@click.option("--to", "url", metavar="URL", help="Have NAME told: https://HOST/PATH, mailto:ADDRESS, or env:VARIABLE of the workers.")
-@click.option("--kind", "kinds", metavar="KIND", multiple=True, help="With --to: of this kind of events. May be repeated.")
-@click.option("--secret", "secrets", metavar="env:VARIABLE", multiple=True, help="With --to: a variable of the workers that signs.")
+@click.option(
+    "--to",
+    "url",
+    metavar="URL",
+    help="Have NAME told: https://HOST/PATH, mailto:ADDRESS, or env:VARIABLE of the workers.",
+)
+@click.option(
+    "--kind", "kinds", metavar="KIND", multiple=True, help="With --to: of this kind of events. May be repeated."
+)
+@click.option(
+    "--secret",
+    "secrets",
+    metavar="env:VARIABLE",
+    multiple=True,
+    help="With --to: a variable of the workers that signs.",
+)
 @click.option("--format", "format_", type=click.Choice(["json", "slack", "mail"]), help="With --to: how messages look.")
 @click.option("--agent", metavar="AGENT", help="With --to: only runs of this agent.")
 @click.option("--base-url", metavar="URL", help="With --to: where `holdfast serve` is reached, for links.")
@@ -71,7 +84,9 @@ async def notify(
             if as_json:
                 print_json({"message": message})
             else:
-                answer(f"Message {message} is sent by the next worker that looks. `holdfast notify {name}` tells how it went.")
+                answer(
+                    f"Message {message} is sent by the next worker that looks. `holdfast notify {name}` tells how it went."
+                )
         elif replay is not None:
             await _replay(handle, replay, as_json=as_json)
         else:
@@ -97,7 +112,9 @@ def _show(found: Sequence[NotificationInfo], hf: Client, *, as_json: bool) -> No
         print_json({"notifications": [dataclasses.asdict(each) for each in found]})
         return
     if not found:
-        answer(f"Nobody is told of anything in {Edge(hf).url}. `holdfast notify NAME --to URL --kind run.failed` changes that.")
+        answer(
+            f"Nobody is told of anything in {Edge(hf).url}. `holdfast notify NAME --to URL --kind run.failed` changes that."
+        )
         return
     made = table("name", "to", "kinds", "state", "sent", "waiting", "dead")
     for each in found:
@@ -121,7 +138,9 @@ async def _show_one(handle: NotificationHandle, *, as_json: bool) -> None:
 
 
 def _show_message(message: DeliveryInfo) -> None:
-    line = Text(f"  {message.received_at:%Y-%m-%d %H:%M:%S}  {message.id}  ").append(message.status, _STATES.get(message.status, ""))
+    line = Text(f"  {message.received_at:%Y-%m-%d %H:%M:%S}  {message.id}  ").append(
+        message.status, _STATES.get(message.status, "")
+    )
     if message.attempts and message.status != "done":
         line.append(f"  {message.attempts} failed: {message.error or ''}", "dim")
     console().print(line, soft_wrap=True)

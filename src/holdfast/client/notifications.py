@@ -11,7 +11,7 @@ from typing import Any, Final
 from holdfast.client.triggers import DeliveryInfo, Triggers
 from holdfast.errors import BadArguments, UnknownNotification, UnknownTrigger
 from holdfast.store.notifications import NotificationRow, outgoing
-from holdfast.store.triggers import Tally
+from holdfast.store.triggers import STATUSES, Tally
 from holdfast.words.durations import moment
 from holdfast.words.notifications import Target, checked, checked_notification, default_name, shown_url, trial
 from holdfast.words.retry import Retry
@@ -289,11 +289,12 @@ async def _told(client: Notifications, row: NotificationRow) -> NotificationInfo
 
 
 def _info(row: NotificationRow, tallies: Tallies, now: int) -> NotificationInfo:
-    of = {status: tallies.get((outgoing(row.name), status)) for status in ("new", "dead", "done")}
-    counts = [0 if tally is None else tally.count for tally in of.values()]
+    of = {status: tallies.get((outgoing(row.name), status)) for status in STATUSES}
+    counts = {status: 0 if tally is None else tally.count for status, tally in of.items()}
     last = max((tally.last_at for tally in of.values() if tally is not None), default=None)
     target, waits = Target.loaded(row.config), of["new"]
     return NotificationInfo(
-        row.name, shown_url(target.url), target.kinds, target.format, row.state, target.agent, dict(target.labels), *counts,
-        None if last is None else moment(last), 0.0 if waits is None else max(now - waits.first_at, 0) / 1000,
+        row.name, shown_url(target.url), target.kinds, target.format, row.state, target.agent, dict(target.labels),
+        counts["new"], counts["dead"], counts["done"], None if last is None else moment(last),
+        0.0 if waits is None else max(now - waits.first_at, 0) / 1000,
     )  # fmt: skip

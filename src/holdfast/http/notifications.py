@@ -14,7 +14,9 @@ from holdfast.http.routes import Call, Input, Nothing
 
 class Make(Input):
     url: str = Field(description="An address on the web, `mailto:ADDRESS`, or `env:NAME`: a variable of the workers.")
-    kinds: list[str] = Field(description="Kinds of events, such as `run.failed`; `approval` is all that happens to questions.")
+    kinds: list[str] = Field(
+        description="Kinds of events, such as `run.failed`; `approval` is all that happens to questions."
+    )
     secret: str | list[str] | None = Field(None, description="Where the secret is that signs messages: `env:NAME`.")
     format: Literal["json", "slack", "mail"] | None = None
     agent: str | None = Field(None, description="Only runs of this agent.")

@@ -331,7 +331,7 @@ def _fail(tx: Transaction, taken: DeliveryRow, error: str, wait_ms: int | None) 
 
 
 def _note_death(tx: Transaction, row: DeliveryRow) -> Asking[None]:
-    """Have it in the audit that a message did not go out: nobody who waits for it would know. A dead letter has a sender who does."""
+    """Have it in the audit that a message did not go out, because nobody else would know. The sender of a dead letter does."""
     if row.trigger.startswith(OUTGOING):
         name = row.trigger.removeprefix(OUTGOING)
         about = {"notification": name, "message": row.key, "type": json.loads(row.headers).get("type")}

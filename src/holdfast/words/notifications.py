@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from email.headerregistry import Address
 from email.message import EmailMessage
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 from urllib.parse import quote, urlsplit
 
 from holdfast.errors import BadArguments
@@ -109,7 +109,9 @@ def checked(
     if not place.startswith("env:") and place.startswith("mailto:") != (chosen == "mail"):
         raise BadArguments(f"format={chosen!r} does not fit {shown_url(place)}: mail goes to mailto:ana@example.com")
     secrets = (secret,) if isinstance(secret, str) else tuple(secret or ())
-    if len(secrets) > _MOST_SECRETS or not all(isinstance(each, str) and _REFERENCE.fullmatch(each) for each in secrets):
+    if len(secrets) > _MOST_SECRETS or not all(
+        isinstance(each, str) and _REFERENCE.fullmatch(each) for each in secrets
+    ):
         raise BadArguments(  # without the text itself, which may be the secret
             "a secret is given by the variable of the workers that has it, secret='env:WEBHOOK_SECRET', and never itself"
         )
@@ -127,9 +129,9 @@ def checked(
     if policy.on != (Exception,):
         raise BadArguments("retry= of a notification is about times alone: leave on= out")
     return Target(
-        place, checked_kinds(kinds), chosen, secrets, agent, dict(labels or {}), checked_base(base_url), policy.attempts,
-        policy.first_s, policy.factor, policy.max_s,
-    )  # type: ignore[arg-type]  # fmt: skip
+        place, checked_kinds(kinds), cast(Format, chosen), secrets, agent, dict(labels or {}), checked_base(base_url),
+        policy.attempts, policy.first_s, policy.factor, policy.max_s,
+    )  # fmt: skip
 
 
 def checked_kinds(kinds: str | Iterable[str]) -> tuple[str, ...]:
@@ -158,20 +160,26 @@ def checked_url(url: object) -> str:
     scheme, _, rest = url.partition(":")
     if scheme == "mailto":
         if not _MAIL.fullmatch(rest):
-            raise BadArguments("mailto: is followed by one address, as in 'mailto:ana@example.com'; a list has an address too")
+            raise BadArguments(
+                "mailto: is followed by one address, as in 'mailto:ana@example.com'; a list has an address too"
+            )
         return url
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise BadArguments("the URL of a notification cannot be read; write it as 'https://example.com/hooks'") from None
+        raise BadArguments(
+            "the URL of a notification cannot be read; write it as 'https://example.com/hooks'"
+        ) from None
     if parts.scheme not in ("https", "http") or not host or port == 0 or not url.isascii():
         raise BadArguments(
             "a notification goes to https://HOST/PATH in plain ASCII, to mailto:ADDRESS, or to the URL in a variable of the "
             "workers, env:NAME"
         )
     if parts.username is not None or parts.password is not None:
-        raise BadArguments("a URL with a password in it would be kept in the store: give it as 'env:NAME', by where it is")
+        raise BadArguments(
+            "a URL with a password in it would be kept in the store: give it as 'env:NAME', by where it is"
+        )
     return url
 
 
@@ -180,7 +188,9 @@ def checked_base(base_url: str | None) -> str | None:
     if base_url is None:
         return None
     if not isinstance(base_url, str) or not base_url.startswith(("https://", "http://")):
-        raise BadArguments(f"base_url={short(base_url)}: where `holdfast serve` is reached, such as 'https://agents.example.com'")
+        raise BadArguments(
+            f"base_url={short(base_url)}: where `holdfast serve` is reached, such as 'https://agents.example.com'"
+        )
     return checked_url(base_url.partition("?")[0].partition("#")[0]).rstrip("/")
 
 
@@ -318,7 +328,10 @@ def _more(event: Event, base_url: str | None) -> dict[str, Any]:
     data, found = event.data, dict[str, Any]()
     if data.get("error"):
         error = data["error"]
-        found["error"] = {"type": str(error.get("type", "")), "message": cut(_clean(str(error.get("message", ""))), _LONGEST_ERROR)}
+        found["error"] = {
+            "type": str(error.get("type", "")),
+            "message": cut(_clean(str(error.get("message", ""))), _LONGEST_ERROR),
+        }
     if data.get("approval"):
         question: dict[str, Any] = {"id": data["approval"]}
         asked = {"text": _clean(cut(str(data.get("question", "")), _LONGEST_TEXT)), "to": data.get("to")}

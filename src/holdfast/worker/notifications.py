@@ -19,7 +19,7 @@ from collections import Counter
 from concurrent.futures import Executor
 from typing import Final
 
-from holdfast.errors import BadArguments
+from holdfast.errors import BadArguments, Permanent
 from holdfast.store.changes import Changes
 from holdfast.store.contract import WorkerStore
 from holdfast.store.notifications import KIND, NEWS, NotificationRow, outgoing
@@ -55,7 +55,7 @@ class Notifications(Deliveries):
         self._looked = 0  # the place in the feed up to which all is written that is to be told
         self._looked_at = self._moved_at = 0.0  # in the time of time.monotonic()
         self._stuck_at = 0  # when runs were looked at that may be stuck, by the store's clock
-        self._told: set[str] = set()  # messages about stuck runs that are written
+        self._written: set[str] = set()  # messages about stuck runs that are written
         self._lacking: set[str] = set()
 
     def serve(self, served: Served) -> None:
@@ -71,7 +71,7 @@ class Notifications(Deliveries):
         rows = [row for row in await self._store.notifications() if row.state == "active"]
         if [(row.name, row.config) for row in rows] != [(row.name, row.config) for row in self._rows]:
             self._looked = self._stuck_at = 0
-            self._told.clear()
+            self._written.clear()
             specs = [self._spec(row) for row in rows]
             self._triggers = {spec.name: spec for spec in specs if spec is not None}
         self._rows = rows
@@ -90,11 +90,15 @@ class Notifications(Deliveries):
             return TriggerSpec(outgoing(row.name), KIND, functools.partial(_send, target), {}, target.retry())
         if row.name not in self._lacking:
             _log.warning(
-                'this worker cannot send the messages of notification %r, because %s is not installed: pip install "holdfast[notify]"',
+                'this worker cannot send to notification %r, because %s is not installed: pip install "holdfast[notify]"',
                 row.name, package,
             )  # fmt: skip
         self._lacking.add(row.name)
         return None
+
+    def _told_of(self, error: Exception) -> str:
+        """Say why a message did not go out; what the senders say is for people."""
+        return str(error) if isinstance(error, senders.Undelivered | Permanent) else super()._told_of(error)
 
     async def _space(self) -> None:
         """Keep looks apart: a store may have thousands of commits a second."""
@@ -142,13 +146,13 @@ class Notifications(Deliveries):
                 (name, message)
                 for run in await self._store.stuck(LATE_MS, _MOST_STUCK)
                 for name, target in wanting
-                if (message := stuck(name, target, run, now)) is not None and message.id not in self._told
+                if (message := stuck(name, target, run, now)) is not None and message.id not in self._written
             ]
             for first in range(0, len(found), _WRITTEN_AT_ONCE):
                 await self._store.tell(found[first : first + _WRITTEN_AT_ONCE])
-            if len(self._told) > _MOST_TOLD:
-                self._told.clear()  # what is written already is not written again
-            self._told.update(message.id for _, message in found)
+            if len(self._written) > _MOST_TOLD:
+                self._written.clear()  # what is written already is not written again
+            self._written.update(message.id for _, message in found)
         return self._stuck_at + _STUCK_EVERY_MS
 
     # Messages

@@ -142,7 +142,8 @@ async def _connected(
 
 
 async def _asked(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, headers: Sequence[tuple[str, str]], path: str, body: bytes
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, headers: Sequence[tuple[str, str]], path: str,
+    body: bytes,
 ) -> int:  # fmt: skip
     """Send a request, and read what is answered, as far as it matters."""
     import h11  # noqa: PLC0415 - only workers that send messages need it

@@ -158,10 +158,14 @@ class Deliveries(Round):
             returned = await asyncio.get_running_loop().run_in_executor(self._threads, call)
             return await returned if inspect.isawaitable(returned) else returned
 
-    async def _failed(self, spec: TriggerSpec, row: DeliveryRow, error: Exception) -> None:
-        told = f"{type_name(type(error))}: {cut(str(error), 1_000)}"
+    def _told_of(self, error: Exception) -> str:
+        """Say why an attempt failed, for the store and the log."""
         if isinstance(error, TimeoutError) and not str(error):
-            told = f"TimeoutError: the mapping took longer than {_MAPPING_S:g} s"
+            return f"TimeoutError: the mapping took longer than {_MAPPING_S:g} s"
+        return f"{type_name(type(error))}: {cut(str(error), 1_000)}"
+
+    async def _failed(self, spec: TriggerSpec, row: DeliveryRow, error: Exception) -> None:
+        told = self._told_of(error)
         wait_s: float | None = None
         if not isinstance(error, _FOR_GOOD):
             try:
