@@ -12,7 +12,7 @@ from holdfast.client.triggers import DeliveryInfo
 from holdfast.http.routes import Call, Input, Nothing
 
 
-class Make(Input):
+class Notify(Input):
     url: str = Field(description="An address on the web, `mailto:ADDRESS`, or `env:NAME`: a variable of the workers.")
     kinds: list[str] = Field(
         description="Kinds of events, such as `run.failed`; `approval` is all that happens to questions."
@@ -24,12 +24,12 @@ class Make(Input):
     base_url: str | None = Field(None, description="Where this server is reached, for links.")
 
 
-class Which(Input):
+class WhichMessages(Input):
     status: Literal["new", "done", "dead"] | None = None
     limit: int = 100
 
 
-class Replay(Input):
+class SendAgain(Input):
     id: str = Field(description="The id of the message.")
 
 
@@ -44,12 +44,12 @@ class OneNotification:
 
 
 @dataclass(frozen=True, slots=True)
-class Deliveries:
+class Messages:
     deliveries: list[DeliveryInfo]
 
 
 @dataclass(frozen=True, slots=True)
-class OneDelivery:
+class OneMessage:
     delivery: DeliveryInfo
 
 
@@ -59,7 +59,7 @@ class Tested:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class Untold:
     deleted: str
 
 
@@ -71,7 +71,7 @@ async def shown(call: Call[Nothing, None]) -> OneNotification:
     return OneNotification(await call.hf.get_notification(call["name"]).info())
 
 
-async def make(call: Call[Nothing, Make]) -> OneNotification:
+async def make(call: Call[Nothing, Notify]) -> OneNotification:
     told = call.body
     handle = await call.hf.notify(
         told.url, told.kinds, secret=told.secret, name=call["name"], format=told.format, agent=told.agent, labels=told.labels,
@@ -80,9 +80,9 @@ async def make(call: Call[Nothing, Make]) -> OneNotification:
     return OneNotification(await handle.info())
 
 
-async def delete(call: Call[Nothing, None]) -> Gone:
+async def delete(call: Call[Nothing, None]) -> Untold:
     await call.hf.get_notification(call["name"]).delete()
-    return Gone(call["name"])
+    return Untold(call["name"])
 
 
 async def pause(call: Call[Nothing, None]) -> OneNotification:
@@ -97,11 +97,11 @@ async def test(call: Call[Nothing, None]) -> Tested:
     return Tested(await call.hf.get_notification(call["name"]).test())
 
 
-async def deliveries(call: Call[Which, None]) -> Deliveries:
+async def deliveries(call: Call[WhichMessages, None]) -> Messages:
     handle = call.hf.get_notification(call["name"])
     await handle.info()
-    return Deliveries(await handle.deliveries(status=call.query.status, limit=call.query.limit))
+    return Messages(await handle.deliveries(status=call.query.status, limit=call.query.limit))
 
 
-async def replay(call: Call[Nothing, Replay]) -> OneDelivery:
-    return OneDelivery(await call.hf.get_notification(call["name"]).replay(call.body.id))
+async def replay(call: Call[Nothing, SendAgain]) -> OneMessage:
+    return OneMessage(await call.hf.get_notification(call["name"]).replay(call.body.id))
