@@ -9,11 +9,12 @@ import pytest
 from tests.store.places import ManualClock, Place, finish, new, owned, step, write
 
 from holdfast import UnknownNotification
+from holdfast.errors import LeaseLost
 from holdfast.store.notifications import outgoing
 from holdfast.store.postgres.connection import connect, parse_url
 from holdfast.store.store import Store
 from holdfast.words.model import RunRow
-from holdfast.words.notifications import checked, stuck
+from holdfast.words.notifications import checked, stuck, trial
 
 HAND = {"by": "ana", "via": "test"}
 TTL = 60_000
@@ -31,17 +32,24 @@ async def told(store: Store, name: str, status: str = "new") -> list[tuple[str, 
     return [(document["type"], document["data"].get("run", "")) for document in documents]
 
 
+async def quiet(store: Store) -> None:
+    """Wait until no transaction is open: what is committed while one is may be told to those who come a moment later."""
+    reach = (await store.feed_reach())[1]
+    while (await store.feed_reach())[0] < reach:
+        await asyncio.sleep(0.005)
+
+
 async def caught_up(store: Store) -> None:
     """Write all messages there are to write. On PostgreSQL the feed waits for transactions of others."""
-    reach = (await store.feed_reach())[1]
-    while (await store.feed_reach())[0] < reach or await store.tell_events():
-        await asyncio.sleep(0.005)
-    await store.tell_events()
+    await quiet(store)
+    while await store.tell_events():
+        pass
 
 
 async def test_an_event_is_told_once_to_each(place: Place) -> None:
     async with place.open(ManualClock()) as one, place.open(ManualClock()) as two:
         await finish(one, await owned(one, "before"))
+        await quiet(one)
         await one.make_notification("ops", config("run.completed", "run.failed"), **HAND)
         await one.make_notification("dev", config("step.completed", "run.failed"), **HAND)
         row = await owned(one, "a")
@@ -136,8 +144,7 @@ async def test_paused_and_resumed(place: Place) -> None:
         await store.tell_events()
         assert await store.tell([("ops", stuck_message())]) == 0
         assert (await store.make_notification("ops", config("run.completed", "run.stuck"), **HAND)).state == "paused"
-        while (await store.feed_reach())[0] < (await store.feed_reach())[1]:
-            await asyncio.sleep(0.005)
+        await quiet(store)
         assert (await store.steer_notification("ops", "active", **HAND)).state == "active"
         assert (await store.steer_notification("ops", "active", **HAND)).state == "active"
         await finish(store, await owned(store, "c"))
@@ -165,7 +172,14 @@ async def test_a_message_is_written_once_and_goes_with_its_notification(place: P
             "run.stuck",
             {"type": "run.stuck"},
         )
+        dead = trial("ops", "dead", 0)
+        await one.tell([("ops", dead)])
+        ((other, _),) = await one.claim_deliveries([outgoing("ops")], 5, TTL)
+        await one.fail_delivery(other, "no", None)
         await one.delete_notification("ops", **HAND)
+        with pytest.raises(LeaseLost):
+            await two.apply([], taken)
+        assert await one.tally_deliveries() == []
         for gone in (
             one.notification("ops"),
             one.delete_notification("ops", **HAND),

@@ -143,6 +143,11 @@ async def test_a_name_is_resolved_once(monkeypatch):
         assert receiver.requests[0].headers["host"] == f"rebinding.example:{receiver.port}"
 
 
+async def test_networks_that_cannot_be_read_are_mended_and_nothing_is_lost(monkeypatch):
+    monkeypatch.setenv(senders.NETWORKS, "10.0.0.0/99")
+    assert "cannot be used: '10.0.0.0/99' is not a network" in str(await refused("https://public.example/hidden"))
+
+
 async def test_in_the_clear_only_where_the_operator_says(monkeypatch):
     resolver(monkeypatch, ["8.8.8.8"])
     assert "use https" in str(await refused("http://public.example/hidden"))

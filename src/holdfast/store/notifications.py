@@ -63,7 +63,7 @@ class Notifications(Feature):
         return await self._submit(lambda tx: _steer(tx, name, state, by, via), journal=False)
 
     async def delete_notification(self, name: str, *, by: str, via: str) -> None:
-        """Delete a notification, and the messages that have not gone out."""
+        """Delete a notification, and the messages that have not gone out, dead ones too."""
         await self._submit(lambda tx: _delete(tx, name, by, via), journal=False)
 
     async def notification(self, name: str) -> NotificationRow:

@@ -1785,8 +1785,8 @@ UPDATE notifications SET position = :position WHERE state = 'active' AND positio
 DELETE FROM notifications WHERE name = :name
 
 -- name: drop_deliveries
--- Delete what is new of a trigger.
-DELETE FROM deliveries WHERE trigger = :trigger AND status = 'new'
+-- Delete what is not done of a trigger.
+DELETE FROM deliveries WHERE trigger = :trigger AND status IN ('new', 'dead')
 
 -- name: runs_named
 -- These runs, as far as they are there.

@@ -115,20 +115,14 @@ class Notifications(Deliveries):
     async def _tell_events(self) -> int | None:
         """Write messages for events; returns when to look again, if that is soon."""
         kinds = {kind for row in self._rows for kind in Target.loaded(row.config).sources()}
-        if not kinds:
-            return None
         place = max(self._looked, min(row.position for row in self._rows))
         sure, all_now = await self._store.feed_reach()
-        if await self._store.feed(place, kinds, 1):
+        if (kinds and await self._store.feed(place, kinds, 1)) or time.monotonic() >= self._moved_at + _MOVE_EVERY_S:
             if await self._store.tell_events():
                 return AT_ONCE
-        elif time.monotonic() >= self._moved_at + _MOVE_EVERY_S:
-            await self._store.tell_events()  # so that another worker need not look at all of it again
-        else:
-            self._looked = max(place, sure - 1)
-            return self._soon(sure, all_now)
-        self._moved_at, self._looked = time.monotonic(), max(place, sure - 1)
-        return self._soon(sure, all_now)
+            self._moved_at = time.monotonic()
+        self._looked = max(place, sure - 1)
+        return self._soon(sure, all_now) if kinds else None
 
     def _soon(self, sure: int, all_now: int) -> int | None:
         """Tell when to look again if there may be events that the feed does not show yet."""
@@ -158,21 +152,19 @@ class Notifications(Deliveries):
     # Messages
 
     async def _take(self) -> int | None:
-        """Begin to send what is due, of each notification as much as there is room for."""
-        first: int | None = None
+        """Begin to send what is due, of each notification as much as there is room for; returns when more is."""
         on_their_way = Counter(task.get_name() for task in self._busy)
-        for name, spec in self._triggers.items():
-            due, room = await self._store.next_delivery([name]), _AT_ONCE - on_their_way[name]
-            if due is None or not room:
-                continue  # each that ends wakes this
-            if due <= self._store.clock.now():
-                taken = await self._store.claim_deliveries([name], room, TTL_MS)
-                for row, body in taken:
-                    self._begin(spec, row, body)
-                if len(taken) == room:
-                    continue
-            first = due if first is None else min(first, due)
-        return first
+        rooms = {name: room for name in self._triggers if (room := _AT_ONCE - on_their_way[name]) > 0}
+        due = await self._store.next_delivery(rooms) if rooms else None
+        if due is None or due > self._store.clock.now():
+            return due  # each that ends wakes this
+        full = False
+        for name, room in rooms.items():
+            taken = await self._store.claim_deliveries([name], room, TTL_MS)
+            full = full or len(taken) == room
+            for row, body in taken:
+                self._begin(self._triggers[name], row, body)
+        return AT_ONCE if full else due
 
 
 async def _send(target: Target, delivery: Delivery) -> None:

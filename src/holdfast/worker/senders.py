@@ -17,6 +17,7 @@ Mail goes to the server that the operator names, HOLDFAST_SMTP_URL, from HOLDFAS
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib.util
 import ipaddress
 import os
@@ -106,7 +107,10 @@ async def _post(
 
 async def _resolved(host: str, port: int, scheme: str) -> list[str]:
     """Resolve a host, once. `Undelivered` if any of its addresses is not one to send to."""
-    allowed = networks_of(os.environ.get(NETWORKS, ""))
+    try:
+        allowed = networks_of(os.environ.get(NETWORKS, ""))
+    except BadArguments as problem:
+        raise Undelivered(f"{NETWORKS} of this worker cannot be used: {problem}") from None
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -125,11 +129,17 @@ async def _resolved(host: str, port: int, scheme: str) -> list[str]:
     return list(dict.fromkeys(str(each) for each in addresses))[:_MOST_ADDRESSES]
 
 
+@functools.lru_cache(maxsize=1)
+def _trusting(*_: str | None) -> ssl.SSLContext:
+    """Make a context that trusts the authorities of this system, once: to read them all takes a while."""
+    return ssl.create_default_context()
+
+
 async def _connected(
     addresses: Sequence[str], port: int, name: str | None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect to one of these addresses; with a name, by TLS and to nobody else."""
-    secure = None if name is None else ssl.create_default_context()
+    secure = None if name is None else _trusting(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
     why = "no address"
     for each in addresses:
         try:
