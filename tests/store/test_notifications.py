@@ -64,6 +64,19 @@ async def test_an_event_is_told_once_to_each(place: Place) -> None:
         assert {(row.kind, row.attempts) for row in rows} == {("notify", 0)}
 
 
+async def test_one_that_comes_later_is_not_told_of_what_was_before(place: Place) -> None:
+    """Though nobody has written that for the others yet."""
+    async with place.open(ManualClock()) as store:
+        await store.make_notification("early", config("run.completed"), **HAND)
+        await finish(store, await owned(store, "a"))
+        await quiet(store)
+        await store.make_notification("later", config("run.completed"), **HAND)
+        await finish(store, await owned(store, "b"))
+        await caught_up(store)
+        assert await told(store, "early") == [("run.completed", "a"), ("run.completed", "b")]
+        assert await told(store, "later") == [("run.completed", "b")]
+
+
 async def test_many_workers_at_once_miss_nothing_and_write_nothing_twice(place: Place) -> None:
     """While others commit all the time: a place that was passed gets no event later."""
     async with place.open() as one, place.open() as two, place.open() as three:
