@@ -54,6 +54,7 @@ class Notifications(Deliveries):
         self._rows: list[NotificationRow] = []
         self._looked = 0  # the place in the feed up to which all is written that is to be told
         self._looked_at = self._moved_at = 0.0  # in the time of time.monotonic()
+        self._full = False  # is more due of a notification than may be on its way?
         self._stuck_at = 0  # when runs were looked at that may be stuck, by the store's clock
         self._written: set[str] = set()  # messages about stuck runs that are written
         self._lacking: set[str] = set()
@@ -77,9 +78,14 @@ class Notifications(Deliveries):
         self._rows = rows
         if not rows or await self._store.held():
             return None
-        await self._space()
-        await self._tend()
-        dues = [await self._tell_events(), await self._tell_stuck(), await self._take()]
+        left_s = self._looked_at + _LOOK_EVERY_S - time.monotonic()  # a store may have thousands of commits a second
+        if left_s > 0 and self._full:  # there is enough to send meanwhile
+            dues = [self._store.clock.now() + round(left_s * 1000), await self._take()]
+        else:
+            await asyncio.sleep(max(left_s, 0))
+            self._looked_at = time.monotonic()
+            await self._tend()
+            dues = [await self._tell_events(), await self._tell_stuck(), await self._take()]
         return min((due for due in dues if due is not None), default=None)
 
     def _spec(self, row: NotificationRow) -> TriggerSpec | None:
@@ -99,11 +105,6 @@ class Notifications(Deliveries):
     def _told_of(self, error: Exception) -> str:
         """Say why a message did not go out; what the senders say is for people."""
         return str(error) if isinstance(error, senders.Undelivered | Permanent) else super()._told_of(error)
-
-    async def _space(self) -> None:
-        """Keep looks apart: a store may have thousands of commits a second."""
-        await asyncio.sleep(max(self._looked_at + _LOOK_EVERY_S - time.monotonic(), 0))
-        self._looked_at = time.monotonic()
 
     async def _tend(self) -> None:
         """Delete messages that are old, now and then."""
@@ -155,16 +156,17 @@ class Notifications(Deliveries):
         """Begin to send what is due, of each notification as much as there is room for; returns when more is."""
         on_their_way = Counter(task.get_name() for task in self._busy)
         rooms = {name: room for name in self._triggers if (room := _AT_ONCE - on_their_way[name]) > 0}
-        due = await self._store.next_delivery(rooms) if rooms else None
+        if not rooms:
+            return None  # each that ends wakes this
+        self._full, due = False, await self._store.next_delivery(rooms)
         if due is None or due > self._store.clock.now():
-            return due  # each that ends wakes this
-        full = False
+            return due
         for name, room in rooms.items():
             taken = await self._store.claim_deliveries([name], room, TTL_MS)
-            full = full or len(taken) == room
+            self._full = self._full or len(taken) == room
             for row, body in taken:
                 self._begin(self._triggers[name], row, body)
-        return AT_ONCE if full else due
+        return AT_ONCE if self._full else due
 
 
 async def _send(target: Target, delivery: Delivery) -> None:
