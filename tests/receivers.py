@@ -58,7 +58,7 @@ class Receiver:
     def __init__(
         self, behave: Callable[[Request], int | bytes | str] = lambda _: 204, secure: ssl.SSLContext | None = None
     ) -> None:
-        self.behave, self.requests, self.held, self.port = behave, list[Request](), 0, 0
+        self.behave, self.requests, self.held, self.port = behave, list[Request](), list[Request](), 0
         self._secure = secure
         self.start()
 
@@ -128,7 +128,7 @@ class Receiver:
         answer = self.behave(request)
         self.requests.append(request)
         if answer == "hang":
-            self.held += 1
+            self.held.append(request)
             self._over.wait()
         elif answer == "drip":
             connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n")
