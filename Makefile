@@ -129,7 +129,7 @@ lock:  ## compile requirements/*.txt anew (LOCK_ARGS=--upgrade for newer version
 	}
 	compile pyproject.toml --group dev -o requirements/dev.txt $(LOCK_ARGS)
 	compile pyproject.toml -c requirements/dev.txt -o requirements/runtime.txt $(LOCK_ARGS)
-	compile pyproject.toml --extra postgres --extra metrics --extra schedules --extra server -c requirements/dev.txt -o requirements/fleet.txt $(LOCK_ARGS)
+	compile pyproject.toml --extra postgres --extra metrics --extra notify --extra schedules --extra server -c requirements/dev.txt -o requirements/fleet.txt $(LOCK_ARGS)
 	compile --group build -c requirements/dev.txt -o requirements/build.txt $(LOCK_ARGS)
 	compile --group dist -c requirements/dev.txt -o requirements/dist.txt $(LOCK_ARGS)
 	compile --group docs -c requirements/dev.txt -o requirements/docs.txt $(LOCK_ARGS)

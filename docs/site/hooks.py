@@ -31,6 +31,7 @@ PAGES = {
     "examples/onboarding/README.md": "examples/onboarding.md",
     "examples/research/README.md": "examples/research.md",
     "examples/support/README.md": "examples/support.md",
+    "examples/inbox/README.md": "examples/inbox.md",
     "tests/README.md": "tests.md",
 }
 SOURCES: dict[str, Path] = {}  # page of the site -> the file outside docs/ that it comes from

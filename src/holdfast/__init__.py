@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from holdfast.client.history import MessageInfo, Pending, Snapshot, State, StepInfo
     from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo
     from holdfast.client.keys import Key, Keys
+    from holdfast.client.notifications import NotificationHandle, NotificationInfo
     from holdfast.client.rehearsal import Checked
     from holdfast.client.run import Receipt, Run
     from holdfast.client.schedules import ScheduleHandle, ScheduleInfo
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         Unconfirmed,
         UnknownAgent,
         UnknownApproval,
+        UnknownNotification,
         UnknownRun,
         UnknownSchedule,
         UnknownTrigger,
@@ -169,6 +171,8 @@ __all__ = [
     "NotInRun",
     "NotStorable",
     "Notice",
+    "NotificationHandle",
+    "NotificationInfo",
     "On",
     "Outcome",
     "Pair",
@@ -222,6 +226,7 @@ __all__ = [
     "Unconfirmed",
     "UnknownAgent",
     "UnknownApproval",
+    "UnknownNotification",
     "UnknownRun",
     "UnknownSchedule",
     "UnknownTrigger",
@@ -283,7 +288,7 @@ _HOMES = {
         "NondeterminismError NotAllowed NotInRun NotStorable Permanent RetryAfter RunActive RunCancelled "
         "RunExists RunFailed RunFinished RunPaused Stale StepFailed StepTimeout StoreUnavailable Unanswered Unconfirmed "
         "UnknownAgent "
-        "UnknownApproval UnknownRun UnknownSchedule UnknownTrigger "
+        "UnknownApproval UnknownNotification UnknownRun UnknownSchedule UnknownTrigger "
     ),
     "holdfast.words.limits": "Limit Rate",
     "holdfast.logs": "LogFilter",
@@ -307,6 +312,7 @@ _HOMES = {
     "holdfast.rehearsal.frames": "Frame",
     "holdfast.rehearsal.replay": "Replay",
     "holdfast.words.notices": "Notice",
+    "holdfast.client.notifications": "NotificationHandle NotificationInfo",
     "holdfast.client.schedules": "ScheduleHandle ScheduleInfo",
     "holdfast.words.schedules": "Schedule",
     "holdfast.client.streams": "Chunk StreamInfo",

@@ -274,6 +274,19 @@ class UnknownAgent(HoldfastError):
     """
 
 
+class UnknownNotification(HoldfastError):
+    """There is no notification with this name.
+
+    Example:
+        ```python
+        try:
+            await hf.get_notification("nobody").info()
+        except holdfast.UnknownNotification:
+            print("not made yet")
+        ```
+    """
+
+
 class UnknownSchedule(HoldfastError):
     """There is no schedule with this name.
 

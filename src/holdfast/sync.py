@@ -15,6 +15,7 @@ from holdfast.client.history import MessageInfo as AsyncMessageInfo
 from holdfast.client.history import Snapshot as AsyncSnapshot
 from holdfast.client.history import State as AsyncState
 from holdfast.client.history import StepInfo as AsyncStepInfo
+from holdfast.client.notifications import NotificationHandle as AsyncNotificationHandle
 from holdfast.client.run import Receipt as AsyncReceipt
 from holdfast.client.run import Run as AsyncRun
 from holdfast.client.schedules import ScheduleHandle as AsyncScheduleHandle
@@ -22,6 +23,7 @@ from holdfast.client.schedules import ScheduleHandle as AsyncScheduleHandle
 __all__ = [
     "Client",
     "MessageInfo",
+    "NotificationHandle",
     "Receipt",
     "Run",
     "ScheduleHandle",
@@ -34,6 +36,7 @@ __all__ = [
 
 Run = bridge.mirror(AsyncRun)
 Receipt = bridge.mirror(AsyncReceipt)
+NotificationHandle = bridge.mirror(AsyncNotificationHandle)
 ScheduleHandle = bridge.mirror(AsyncScheduleHandle)
 Transcript = bridge.mirror(AsyncTranscript)
 StepInfo = bridge.mirror(AsyncStepInfo)

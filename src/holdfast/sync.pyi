@@ -1,7 +1,7 @@
 """What type checkers see of the sync client. Made by tests/typing/stub.py: do not edit."""
 
 import os
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from types import ModuleType
@@ -14,6 +14,7 @@ from holdfast.client.forks import ForkInfo
 from holdfast.client.history import Pending
 from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo
 from holdfast.client.keys import Keys
+from holdfast.client.notifications import NotificationInfo
 from holdfast.client.rehearsal import Checked
 from holdfast.client.schedules import ScheduleInfo
 from holdfast.client.streams import Chunk, StreamInfo
@@ -27,6 +28,7 @@ from holdfast.words.budget import Budget
 from holdfast.words.calls import KeptAs
 from holdfast.words.durations import Duration
 from holdfast.words.people import Actor
+from holdfast.words.retry import Retry
 from holdfast.words.schedules import Schedule
 from holdfast.words.spent import Spent
 from holdfast.words.triggers import Delivery
@@ -391,6 +393,69 @@ class Receipt:
 
     def seen_at(self) -> int | None:
         """Find the number of the event with which the message came into the run's history; None while it has not."""
+
+class NotificationHandle:
+    """A notification that can be steered, from `hf.notify` or `hf.get_notification`.
+
+    Attributes:
+        name: Its name.
+    """
+
+    name: str
+
+    def info(self) -> NotificationInfo:
+        """Read it as it is now.
+
+        Raises:
+            UnknownNotification: There is no such notification.
+        """
+
+    def pause(self) -> NotificationInfo:
+        """Send nothing until `resume`. It is not told of what happens meanwhile; what was to go out waits.
+
+        Raises:
+            UnknownNotification: There is no such notification.
+        """
+
+    def resume(self) -> NotificationInfo:
+        """Send what waits, and tell it of what happens from now on.
+
+        Raises:
+            UnknownNotification: There is no such notification.
+        """
+
+    def test(self) -> str:
+        """Have a message of the kind "notification.test" sent, to see whether it arrives; returns its id.
+
+        Raises:
+            UnknownNotification: There is no such notification.
+            BadArguments: It is paused, or this store is a copy that is held.
+        """
+
+    def deliveries(self, *, status: str | None = ..., limit: int = ...) -> list[DeliveryInfo]:
+        """List its messages, the newest first, with what became of each.
+
+        Args:
+            status: "new", "done" or "dead".
+            limit: How many at most.
+
+        Raises:
+            BadArguments: A filter cannot be used.
+        """
+
+    def replay(self, id: str) -> DeliveryInfo:
+        """Try a dead message again from the beginning, under the same id. One that went out stays so.
+
+        Raises:
+            UnknownNotification: It has no such message.
+        """
+
+    def delete(self) -> None:
+        """Delete it, with what has not gone out.
+
+        Raises:
+            UnknownNotification: There is no such notification.
+        """
 
 class ScheduleHandle:
     """A schedule that can be steered, from `hf.schedule` or `hf.get_schedule`.
@@ -1098,6 +1163,48 @@ class Client:
         Raises:
             BadArguments: Nothing says which, or a state cannot be used.
         """
+
+    def notify(
+        self,
+        url: str,
+        /,
+        kinds: str | Iterable[str],
+        *,
+        secret: str | Sequence[str] | None = ...,
+        name: str | None = ...,
+        format: str | None = ...,
+        agent: Any = ...,
+        labels: Mapping[str, str] | None = ...,
+        base_url: str | None = ...,
+        retry: int | Retry | None = ...,
+    ) -> NotificationHandle:
+        """Have somebody told of what happens to runs, from now on. Workers send the messages; the same name again changes it.
+
+        Args:
+            url: An address on the web, `"mailto:ana@example.com"`, or `"env:NAME"`, a variable of the workers that has it.
+            kinds: Kinds of events; "approval" is all that happens to questions. Beside those of `hf.events` there are "run.stuck"
+                and "budget.reached".
+            secret: Where the secret is that signs messages by Standard Webhooks, `"env:NAME"`; of several each signs.
+            name: Its name; one made from the URL unless given.
+            format: "json", "slack" for chats that take Slack's messages, or "mail".
+            agent: Only runs of this agent.
+            labels: Only runs with these labels.
+            base_url: Where `holdfast serve` is reached, for links.
+            retry: How often a message is tried, and how far apart. Twelve times in more than a day unless given.
+
+        Raises:
+            BadArguments: The URL, a kind or an option cannot be used.
+        """
+
+    def get_notification(self, name: str) -> NotificationHandle:
+        """Return a handle to a notification. Nothing is read before the handle is used.
+
+        Raises:
+            BadArguments: This is no name of a notification.
+        """
+
+    def notifications(self) -> list[NotificationInfo]:
+        """List all notifications, in the order of their names."""
 
     def replay(
         self,

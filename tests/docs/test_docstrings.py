@@ -31,7 +31,7 @@ WITHOUT = re.compile(
     r"""holdfast\.(NOT_DONE|Command|Duration|Local|Reason)
     |holdfast\.(Budget|Spent|Loops|LogFilter|Remaining|Settings|Retry)\.\w+
     |holdfast\.(Checked|Difference|Frame|Notice|Pair|Replay)\.\w+
-    |holdfast\.sync\.(Client|Run|Receipt|ScheduleHandle|Transcript|StepInfo|Snapshot|State|MessageInfo)(\.\w+)?
+    |holdfast\.sync\.(Client|Run|Receipt|NotificationHandle|ScheduleHandle|Transcript|StepInfo|Snapshot|State|MessageInfo)(\.\w+)?
     |holdfast\.Client\.(token_of|good_token|token_used)
     |holdfast\.testing\.TestClient\.(?!crash$|deploy$|advance$|fire$)\w+
     |holdfast\.testing\.JumpClock\.\w+

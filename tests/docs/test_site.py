@@ -8,7 +8,17 @@ from tests.snapshots.surface import exported
 
 MIRRORS = {
     f"holdfast.sync.{name}"
-    for name in ("Run", "Receipt", "ScheduleHandle", "Transcript", "StepInfo", "Snapshot", "State", "MessageInfo")
+    for name in (
+        "Run",
+        "Receipt",
+        "NotificationHandle",
+        "ScheduleHandle",
+        "Transcript",
+        "StepInfo",
+        "Snapshot",
+        "State",
+        "MessageInfo",
+    )
 }  # told in one sentence: without `await`
 
 

@@ -41,6 +41,10 @@ WORDS = {
                   ["schedules", "x", "--agent", NAME, "--every", SHORT], ["schedules", "x", "--agent", "gives", "--cron", EVIL],
                   ["schedules", "x", "--agent", "gives", "--every", "1h", "--args", EVIL], ["schedules", "evil", "--delete"],
                   ["schedules", "x", "--agent", "gives", "--cron", "0 7 * * *", "--tz", EVIL]],
+    "notify": [["notify"], ["notify", "evil"], ["notify", SHORT], ["notify", "evil", "--test"],
+               ["notify", "evil", "--replay", SHORT],
+               ["notify", SHORT, "--to", "mailto:a@b.c", "--kind", "run"], ["notify", "x", "--to", EVIL, "--kind", EVIL],
+               ["notify", "evil", "--delete"]],
     "conversations": [["conversations"], ["conversations", "talk"], ["conversations", SHORT]],
     "doctor": [["doctor"]],
     "steps": [["steps", "asks"], ["steps", "failed"], ["steps", "done", "0"], ["steps", "asks", SHORT], ["steps", EVIL]],
@@ -111,6 +115,8 @@ async def filled(url, folder):
         await hf.get("cancelled").wait("cancelled")
         await hf.create_token(NAME, groups=[SHORT])
         await hf.schedule("evil", forger.gives, holdfast.Schedule(every="1h", args={"text": EVIL}))
+        await hf.notify("mailto:a@example.com", "run.failed", name="evil", agent=EVIL, labels={EVIL: EVIL})
+        await hf.get_notification("evil").test()
         await hf.get("numbers").send(SHORT, EVIL)
         keys = holdfast.Keys(folder / "keys")
         keys.new("ana")
@@ -123,6 +129,7 @@ def made(tmp_path_factory):
     asyncio.run(filled(f"sqlite:{path}", path.parent))
     with apsw.Connection(str(path)) as db:  # by whoever can write the store: no client takes such an id or agent
         db.execute("UPDATE runs SET agent = ?, version = ? WHERE id = 'paused'", (NAME, NAME))
+        db.execute("UPDATE deliveries SET error = ?, attempts = 3, status = 'dead'", (EVIL,))
         db.execute("UPDATE schedules SET agent = ?, last_run = ?", (NAME, NAME))
         db.execute("CREATE TEMP TABLE copied AS SELECT * FROM runs WHERE id = 'cancelled'")
         db.execute("UPDATE copied SET id = ?, uid = 'u', root_id = ?, status = 'failed'", (NAME, NAME))

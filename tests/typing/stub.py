@@ -15,6 +15,7 @@ STUB = SOURCE / "sync.pyi"
 CLASSES: dict[str, tuple[str, list[tuple[str, str]]]] = {
     "Run": ("client.run", []),
     "Receipt": ("client.run", []),
+    "NotificationHandle": ("client.notifications", []),
     "ScheduleHandle": ("client.schedules", []),
     "Transcript": ("client.conversations", []),
     "StepInfo": ("client.history", []),
@@ -29,6 +30,7 @@ CLASSES: dict[str, tuple[str, list[tuple[str, str]]]] = {
             ("client.bundles", "Bundles"),
             ("client.conversations", "Conversations"),
             ("client.control", "Control"),
+            ("client.notifications", "Notifications"),
             ("client.rehearsal", "Rehearsals"),
             ("client.schedules", "Schedules"),
             ("client.tokens", "Tokens"),
@@ -39,6 +41,7 @@ CLASSES: dict[str, tuple[str, list[tuple[str, str]]]] = {
 }
 ATTRIBUTES = {
     "Run": "id: str\ncreated: bool",
+    "NotificationHandle": "name: str",
     "ScheduleHandle": "name: str",
     "Transcript": "id: str",
 }  # that constructors set

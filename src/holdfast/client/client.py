@@ -24,6 +24,7 @@ from holdfast.client.control import Control
 from holdfast.client.conversations import Conversations
 from holdfast.client.filter import filter_of
 from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo, bury_owners, wants_worker
+from holdfast.client.notifications import Notifications
 from holdfast.client.refusals import Refusals
 from holdfast.client.rehearsal import Rehearsals
 from holdfast.client.run import Run
@@ -174,7 +175,9 @@ class _Arguments(NamedTuple):
         return {**(self.kwargs or {}), **self.named}
 
 
-class Client(Announcements, Questions, Conversations, Control, Rehearsals, Schedules, Tokens, Triggers, Bundles):
+class Client(
+    Announcements, Questions, Conversations, Control, Notifications, Rehearsals, Schedules, Tokens, Triggers, Bundles
+):
     """An open store, made by `holdfast.open`. A client belongs to the event loop it was opened in.
 
     Example:

@@ -19,6 +19,7 @@ from holdfast.words.durations import moment
 from holdfast.words.model import checked_limit, checked_run_id
 from holdfast.words.people import Author
 from holdfast.words.triggers import (
+    OUTGOING,
     Action,
     Decide,
     Delivery,
@@ -152,7 +153,8 @@ class Triggers(Base):
         places = {(tally.trigger, tally.status) for tally in await self.store.tally_deliveries()}
         found: list[DeliveryRow] = []
         for name, state in places:
-            if trigger in (None, name) and status in (None, state):
+            wanted = trigger == name or (trigger is None and not name.startswith(OUTGOING))
+            if wanted and status in (None, state):
                 found += await self.store.deliveries(name, state, limit=most)
         found.sort(key=lambda row: (row.received_at, row.trigger, row.key), reverse=True)
         return [DeliveryInfo.of(row) for row in found[:most]]

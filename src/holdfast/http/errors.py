@@ -44,6 +44,7 @@ HINTS: Final[dict[type[HoldfastError], str]] = {
     errors.UnknownAgent: "GET /api/agents lists those there are.",
     errors.UnknownApproval: "GET /api/approvals lists those that are open.",
     errors.UnknownRun: "GET /api/runs lists those there are.",
+    errors.UnknownNotification: "GET /api/notifications lists those there are.",
     errors.UnknownSchedule: "GET /api/schedules lists those there are.",
     errors.UnknownTrigger: "GET /api/triggers lists those there are.",
 }

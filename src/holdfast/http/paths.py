@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from holdfast.client.info import RunEvent
 from holdfast.client.streams import Chunk
-from holdfast.http import announcements, approvals, history, runs, schedules
+from holdfast.http import announcements, approvals, history, notifications, runs, schedules
 from holdfast.http.routes import Endpoint
 
 _FOLLOWED: Final = {204: ("There is nothing behind Last-Event-ID, and nothing will come.", None)}
@@ -65,6 +65,24 @@ PATHS: Final[tuple[Endpoint, ...]] = (
              "write", schedules.Begun, body=schedules.Between),
     Endpoint("POST", "/api/events", "Publish an announcement for whoever waits for it. The same name and key again is the same.",
              announcements.publish, "write", announcements.Published, body=announcements.NewAnnouncement),
+    Endpoint("GET", "/api/notifications", "Who is told of which events, and what has not gone out.", notifications.listed, "read",
+             notifications.Notifications),
+    Endpoint("GET", "/api/notifications/{name}", "One notification.", notifications.shown, "read",
+             notifications.OneNotification),
+    Endpoint("POST", "/api/notifications/{name}", "Have somebody told of events, or change that.", notifications.make, "write",
+             notifications.OneNotification, body=notifications.Notify),
+    Endpoint("DELETE", "/api/notifications/{name}", "Delete a notification, with what has not gone out.", notifications.delete,
+             "write", notifications.Untold),
+    Endpoint("POST", "/api/notifications/{name}/pause", "Send nothing until it is resumed.", notifications.pause, "write",
+             notifications.OneNotification),
+    Endpoint("POST", "/api/notifications/{name}/resume", "Send what waits, and tell it of what happens from now on.",
+             notifications.resume, "write", notifications.OneNotification),
+    Endpoint("POST", "/api/notifications/{name}/test", "Send a message to see whether it arrives.", notifications.test, "write",
+             notifications.Tested),
+    Endpoint("GET", "/api/notifications/{name}/deliveries", "Its messages, the newest first.", notifications.deliveries, "read",
+             notifications.Messages, query=notifications.WhichMessages),
+    Endpoint("POST", "/api/notifications/{name}/replay", "Try a dead message again.", notifications.replay, "write",
+             notifications.OneMessage, body=notifications.SendAgain),
     Endpoint("GET", "/api/agents", "The agents that can be started, with the schemas of their arguments.", runs.agents,
              "read", runs.Agents),
 )  # fmt: skip

@@ -34,6 +34,7 @@ from holdfast.errors import (
     Unconfirmed,
     UnknownAgent,
     UnknownApproval,
+    UnknownNotification,
     UnknownRun,
     UnknownSchedule,
     UnknownTrigger,
@@ -57,7 +58,7 @@ _MOST_OF_ONE: Final = 1_000  # parts of what is no value to be kept
 # Errors that say nothing of a run but that it is there or not, and else what was wrong with the request.
 _OF_THE_CALLER: Final = (
     BadArguments, NotAllowed, NotStorable, StoreUnavailable, Unconfirmed, UnknownAgent, UnknownApproval, UnknownRun,
-    UnknownSchedule, UnknownTrigger,
+    UnknownNotification, UnknownSchedule, UnknownTrigger,
 )  # fmt: skip
 
 

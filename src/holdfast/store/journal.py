@@ -75,7 +75,7 @@ class Journals(Feature):
 
     async def feed(self, after: int, kinds: Iterable[str] | None, limit: int = 500) -> list[Event]:
         """Read events of all runs after a position, in the order in which they became visible."""
-        return await self._read(_feed, after, kinds, limit)
+        return await self._read(feed, after, kinds, limit)
 
     async def feed_reach(self) -> tuple[int, int]:
         """Tell before which position `feed` gives all there will ever be, and before which all that is committed now."""
@@ -110,7 +110,8 @@ def events_of(run: str, found: list[Any]) -> list[Event]:
     ]
 
 
-def _feed(after: int, kinds: Iterable[str] | None, limit: int) -> Asking[list[Event]]:
+def feed(after: int, kinds: Iterable[str] | None, limit: int) -> Asking[list[Event]]:
+    """Read events of all runs after a position, in the order in which they became visible."""
     found = yield from rows("feed", position=after, kinds=listed(kinds), limit=limit)
     return [
         Event(seq, kind, key, data, value, blob, at, epoch, run, position, dropped)

@@ -8,6 +8,7 @@ from importlib import resources
 from typing import Final
 
 from holdfast.store.announcements import AnnouncementRow
+from holdfast.store.notifications import NotificationRow
 from holdfast.store.schedules import ScheduleRow
 from holdfast.store.tokens import TokenRow
 from holdfast.store.triggers import DeliveryRow, TriggerRow
@@ -25,6 +26,7 @@ COLUMNS: Final = {
     "{trigger}": ", ".join(column.name for column in dataclasses.fields(TriggerRow)),
     "{announcement}": ", ".join(column.name for column in dataclasses.fields(AnnouncementRow)),
     "{delivery}": ", ".join(column.name for column in dataclasses.fields(DeliveryRow)),
+    "{notification}": ", ".join(column.name for column in dataclasses.fields(NotificationRow)),
 }
 
 

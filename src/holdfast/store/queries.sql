@@ -1875,3 +1875,47 @@ UPDATE files SET seen_at = :now WHERE trigger = :trigger AND path IN (SELECT val
 -- name: prune_files
 -- Forget files that are gone for long.
 DELETE FROM files WHERE trigger = :trigger AND seen_at < :before
+
+-- name: notification
+-- One notification.
+SELECT {notification} FROM notifications WHERE name = :name
+
+-- name: notifications
+-- All notifications.
+SELECT {notification} FROM notifications ORDER BY name
+
+-- name: lock_notification
+-- One notification, locked where the database locks rows.
+SELECT {notification} FROM notifications WHERE name = :name
+
+-- name: lock_notifications
+-- The notifications that are active, locked where the database locks rows; none in a copy that is held.
+SELECT {notification} FROM notifications
+WHERE state = 'active' AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL) ORDER BY name
+
+-- name: put_notification
+-- Write a notification: a new one at a place in the feed, or another in its place, which keeps its own.
+INSERT INTO notifications (name, config, state, position, made_by, created_at, updated_at)
+VALUES (:name, :config, 'active', :position, :made_by, :now, :now)
+ON CONFLICT (name) DO UPDATE SET config = excluded.config, made_by = excluded.made_by, updated_at = excluded.updated_at
+RETURNING {notification}
+
+-- name: steer_notification
+-- Pause a notification or let it go on, from a place in the feed.
+UPDATE notifications SET state = :state, position = :position, updated_at = :now WHERE name = :name RETURNING {notification}
+
+-- name: move_notifications
+-- Move the active notifications on in the feed.
+UPDATE notifications SET position = :position WHERE state = 'active' AND position < :position
+
+-- name: delete_notification
+-- Delete a notification.
+DELETE FROM notifications WHERE name = :name
+
+-- name: drop_deliveries
+-- Delete what is not done of a trigger.
+DELETE FROM deliveries WHERE trigger = :trigger AND status IN ('new', 'dead')
+
+-- name: runs_named
+-- These runs, as far as they are there.
+SELECT {run} FROM runs WHERE id IN (SELECT value FROM json_each(:ids))

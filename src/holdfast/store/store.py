@@ -36,6 +36,7 @@ from holdfast.store.inbox import Inbox
 from holdfast.store.journal import Journals
 from holdfast.store.leases import Leases
 from holdfast.store.limits import Limits
+from holdfast.store.notifications import Notifications
 from holdfast.store.operations import Operation, Result, Work
 from holdfast.store.parts import Parts
 from holdfast.store.runs import Runs
@@ -86,7 +87,7 @@ class _Deadline:
 
 class Store(
     Leases, Runs, Control, Deletion, Journals, Inbox, Approvals, Budgets, Conversations, Limits, Streams, Transactions, Blobs,
-    Parts, Tokens, Audit, Backups, Bundles, Forks, Schedules, Triggers, Announcements, Gatherings, Files,
+    Parts, Tokens, Audit, Backups, Bundles, Forks, Schedules, Triggers, Announcements, Gatherings, Files, Notifications,
 ):  # fmt: skip
     """A database that keeps runs. Every method is idempotent or fenced, so it may be repeated after an unknown outcome."""
 

@@ -23,6 +23,7 @@ from holdfast.errors import LeaseLost, RunExists, UnknownTrigger
 from holdfast.store import approvals, audit, declarations, inbox, runs
 from holdfast.store.work import Asking, Feature, Transaction, rows, to_json
 from holdfast.words.model import RunRow
+from holdfast.words.triggers import OUTGOING
 
 NEWS: Final = " deliveries"  # under this name listeners hear of a change; no run has it
 RETENTION_MS: Final = 30 * 24 * 3600 * 1000  # that a delivery is known after its end
@@ -306,7 +307,9 @@ def _claim(
                 status="dead" if crashed else "new", settled_at=tx.now if crashed else None,
                 error=f"{_MOST_CRASHES} workers ended while they had it" if crashed else row.error,
             )  # fmt: skip
-            if not crashed:
+            if crashed:
+                yield from _note_death(tx, DeliveryRow(*made))
+            else:
                 taken.append((DeliveryRow(*made), body))
     return taken
 
@@ -338,6 +341,16 @@ def _fail(tx: Transaction, taken: DeliveryRow, error: str, wait_ms: int | None) 
         settled_at=tx.now if dead else None, attempts=taken.attempts + 1, error=error[:_LONGEST_ERROR],
     )  # fmt: skip
     yield from _fenced(tx, taken, ended)
+    if dead and ended is not None:
+        yield from _note_death(tx, taken)
+
+
+def _note_death(tx: Transaction, row: DeliveryRow) -> Asking[None]:
+    """Have it in the audit that a message did not go out, because nobody else would know. The sender of a dead letter does."""
+    if row.trigger.startswith(OUTGOING):
+        name = row.trigger.removeprefix(OUTGOING)
+        about = {"notification": name, "message": row.key, "type": json.loads(row.headers).get("type")}
+        yield from audit.note(tx, "", "worker", f"notify:{name}", "notification_dead", about)
 
 
 def _fenced(tx: Transaction, taken: DeliveryRow, ended: Any) -> Asking[None]:

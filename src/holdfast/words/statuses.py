@@ -37,6 +37,7 @@ STATUSES: Final[dict[str, int]] = {
     "UnknownAgent": 404,
     "UnknownApproval": 404,
     "UnknownRun": 404,
+    "UnknownNotification": 404,
     "UnknownSchedule": 404,
     "UnknownTrigger": 404,
 }

@@ -34,6 +34,7 @@ MOST_BYTES: Final = 32 * 1024 * 1024  # that a trigger may ask for
 DEFAULT_BYTES: Final = 1024 * 1024
 DEFAULT_RETRY: Final = Retry(5, first="1s", factor=4, max="5m")
 _DECISIONS: Final = ("approve", "deny", "answer")
+OUTGOING: Final = "to "  # before the name of what is told of events: no trigger has a space in its name
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from holdfast.worker.agents import Served
 from holdfast.worker.brokers.contract import CONNECT_S, TAKE_S, Connect, Connection, QueueMissing, Reading
 from holdfast.worker.measures import Measures
 from holdfast.worker.rounds import Round
-from holdfast.worker.triggers import Apply, Mapper, Raised, failure
+from holdfast.worker.triggers import Apply, Mapper, Raised, failure, told_of
 
 _log = logger("holdfast")
 KIND: Final = "queue"
@@ -340,7 +340,7 @@ class Consumer:
         except StoreUnavailable:
             raise
         except Exception as error:
-            told, wait_s = failure(self.spec, delivery.id, 1, error)
+            told, wait_s = failure(self.spec, delivery.id, 1, error, told_of(error))
             wait_ms = None if wait_s is None else round(wait_s * 1000)
             await self._store.receive(
                 NewDelivery(self.spec.name, delivery.id, KIND, delivery.headers, delivery.body, 1, told, wait_ms)

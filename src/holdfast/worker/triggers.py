@@ -17,7 +17,7 @@ import time
 from collections.abc import Awaitable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from holdfast.errors import (
     AlreadyDecided,
@@ -47,8 +47,9 @@ _PRUNE_EVERY_S: Final = 3600.0
 _AT_ONCE: Final = 50  # deliveries that are mapped at a time
 _MAPPING_S: Final = 60.0  # for one mapping
 _TOGETHER_S: Final = 0.05  # for mappings that are called one after the other
-_TTL_MS: Final = 120_000  # for which a worker has a delivery; a dead one is found sooner
+TTL_MS: Final = 120_000  # for which a worker has a delivery; a dead one is found sooner
 _GRACE_S: Final = 2.0  # for mappings when the worker stops; a worker that comes later maps the others
+LOOK: Final = "holdfast triggers"  # shows what is dead
 # What will not be otherwise at the next attempt.
 _FOR_GOOD: Final = (AlreadyDecided, Expired, NotAllowed, RunExists, RunFinished, Stale)
 
@@ -115,21 +116,28 @@ class Mapper:
         return found
 
 
-def failure(spec: TriggerSpec, key: str, failures: int, error: Exception) -> tuple[str, float | None]:
-    """Tell why a delivery failed, and after how many seconds it is tried again; None: it is dead. Says so in the log."""
-    told = f"{type_name(type(error))}: {cut(str(error), 1_000)}"
+def told_of(error: Exception) -> str:
+    """Say why a mapping failed."""
     if isinstance(error, TimeoutError) and not str(error):
-        told = f"TimeoutError: the mapping took longer than {_MAPPING_S:g} s"
+        return f"TimeoutError: the mapping took longer than {_MAPPING_S:g} s"
+    return f"{type_name(type(error))}: {cut(str(error), 1_000)}"
+
+
+def failure(
+    spec: TriggerSpec, key: str, failures: int, error: Exception, told: str, *, look: str = LOOK, traces: bool = True
+) -> tuple[str, float | None]:
+    """Tell why a delivery failed, and after how many seconds it is tried again; None: it is dead. Says so in the log."""
     wait_s: float | None = None
     if not isinstance(error, _FOR_GOOD):
         try:
             wait_s = spec.retry.delay_s(failures, error, f"{spec.name}@{key}")
         except Exception as problem:
             told += f" (and retry= raised {type_name(type(problem))}: {cut(str(problem), 200)})"
-    how = "it is dead: `holdfast triggers` shows it" if wait_s is None else f"the next attempt is in {wait_s:.1f} s"
+    how = f"it is dead: `{look}` shows it" if wait_s is None else f"the next attempt is in {wait_s:.1f} s"
     _log.warning(
-        "delivery %r of trigger %r failed, attempt %d; %s: %s", key, spec.name, failures, how, told, exc_info=error
-    )
+        "delivery %r of trigger %r failed, attempt %d; %s: %s", key, spec.name, failures, how, told,
+        exc_info=error if traces else None,
+    )  # fmt: skip
     return told, wait_s
 
 
@@ -143,6 +151,8 @@ class Deliveries(Round):
     """One worker's part in what comes from outside. Without triggers it asks the store nothing."""
 
     what, news = "deliveries", NEWS
+    look: ClassVar[str] = LOOK  # shows what is dead
+    traces: ClassVar[bool] = True  # the log tells where a mapping failed
 
     def __init__(self, store: WorkerStore, measures: Measures, mapper: Mapper, apply: Apply) -> None:
         super().__init__(store.clock)
@@ -183,12 +193,15 @@ class Deliveries(Round):
         room = _AT_ONCE - len(self._busy)
         if due is None or due > self._store.clock.now() or not room:
             return due if room else None  # each that ends wakes this
-        taken = await self._store.claim_deliveries(names, room, _TTL_MS)
+        taken = await self._store.claim_deliveries(names, room, TTL_MS)
         for row, body in taken:
-            task = asyncio.get_running_loop().create_task(self._handle(self._triggers[row.trigger], row, body))
-            self._busy.add(task)
-            task.add_done_callback(self._handled)
+            self._begin(self._triggers[row.trigger], row, body)
         return AT_ONCE if len(taken) == room else due
+
+    def _begin(self, spec: TriggerSpec, row: DeliveryRow, body: bytes) -> None:
+        task = asyncio.get_running_loop().create_task(self._handle(spec, row, body), name=row.trigger)
+        self._busy.add(task)
+        task.add_done_callback(self._handled)
 
     def _handled(self, task: asyncio.Task[None]) -> None:
         self._busy.discard(task)
@@ -207,9 +220,12 @@ class Deliveries(Round):
                 await self._store.declare_triggers(own)
             self._declare_at = now + _DECLARE_EVERY_S
         if now >= self._prune_at:
-            while await self._store.prune_deliveries(self._store.clock.now() - RETENTION_MS):
-                pass
-            self._prune_at = now + _PRUNE_EVERY_S
+            await self._prune()
+
+    async def _prune(self) -> None:
+        while await self._store.prune_deliveries(self._store.clock.now() - RETENTION_MS):
+            pass
+        self._prune_at = time.monotonic() + _PRUNE_EVERY_S
 
     async def _handle(self, spec: TriggerSpec, row: DeliveryRow, body: bytes) -> None:
         delivery = Delivery(body, json.loads(row.headers), row.key, row.trigger, moment(row.received_at))
@@ -225,8 +241,14 @@ class Deliveries(Round):
         else:
             self._measures.deliver(spec.name, "done", (self._store.clock.now() - row.received_at) / 1000)
 
+    def _told_of(self, error: Exception) -> str:
+        """Say why an attempt failed, for the store and the log."""
+        return told_of(error)
+
     async def _failed(self, spec: TriggerSpec, row: DeliveryRow, error: Exception) -> None:
-        told, wait_s = failure(spec, row.key, row.attempts + 1, error)
+        told, wait_s = failure(
+            spec, row.key, row.attempts + 1, error, self._told_of(error), look=self.look, traces=self.traces
+        )
         try:
             await self._store.fail_delivery(row, told, None if wait_s is None else round(wait_s * 1000))
         except LeaseLost:

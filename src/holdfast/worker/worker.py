@@ -36,6 +36,7 @@ from holdfast.worker.announcements import Announcements
 from holdfast.worker.files import Files
 from holdfast.worker.leases import Leases
 from holdfast.worker.measures import Measures
+from holdfast.worker.notifications import Notifications
 from holdfast.worker.queues import Queues
 from holdfast.worker.rounds import Round
 from holdfast.worker.scheduler import Scheduler
@@ -89,6 +90,7 @@ class Worker:
         if apply is not None:
             mapper = Mapper(self.threads)
             self.rounds += [Deliveries(store, self.measures, mapper, apply), Announcements(store)]
+            self.rounds.append(Notifications(store, self.measures, mapper, apply))
             if listens:  # to brokers and folders; tests let things come by themselves
                 self.rounds += [Queues(store, self.measures, mapper, apply), Files(store)]
         for each in self.rounds:

@@ -483,3 +483,10 @@ SELECT 1 WHERE pg_try_advisory_xact_lock(hashtextextended(current_schema() || ':
 -- name: due_gatherings
 SELECT trigger, bucket FROM gatherings WHERE due_at <= :now AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
 ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
+
+-- name: lock_notification
+SELECT {notification} FROM notifications WHERE name = :name FOR UPDATE
+
+-- name: lock_notifications
+SELECT {notification} FROM notifications
+WHERE state = 'active' AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL) ORDER BY name FOR UPDATE
