@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import json
 from collections.abc import Iterable, Sequence
@@ -17,6 +16,7 @@ from holdfast.cli.view.advice import command
 from holdfast.cli.view.console import answer, block, console, print_json, table
 from holdfast.cli.view.screen import Text
 from holdfast.client.client import Client
+from holdfast.client.documents import body_text
 from holdfast.client.edge import Edge
 from holdfast.client.schedules import ScheduleInfo
 from holdfast.client.triggers import DeliveryInfo, TriggerInfo
@@ -175,10 +175,7 @@ def _done(outcome: Iterable[dict[str, Any]]) -> list[str]:
 
 def _show_whole(info: DeliveryInfo, whole: Delivery, *, as_json: bool) -> None:
     if as_json:
-        try:
-            body, encoding = whole.body.decode(), "utf-8"
-        except UnicodeDecodeError:
-            body, encoding = base64.b64encode(whole.body).decode(), "base64"
+        body, encoding = body_text(whole.body)
         print_json({"delivery": _dict(info), "headers": dict(whole.headers), "body": body, "encoding": encoding})
         return
     on = console()

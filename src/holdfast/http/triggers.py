@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field
 
+from holdfast.client.documents import body_text
 from holdfast.client.edge import Edge
 from holdfast.client.schedules import ScheduleInfo
 from holdfast.client.triggers import DeliveryInfo, TriggerInfo
@@ -82,10 +82,7 @@ async def deliveries(call: Call[Which, None]) -> Deliveries:
 
 async def delivery(call: Call[Nothing, None]) -> WholeDelivery:
     info, whole = await Edge(call.hf).delivery(call["name"], call["delivery"])
-    try:
-        return WholeDelivery(info, dict(whole.headers), whole.body.decode(), "utf-8")
-    except UnicodeDecodeError:
-        return WholeDelivery(info, dict(whole.headers), base64.b64encode(whole.body).decode(), "base64")
+    return WholeDelivery(info, dict(whole.headers), *body_text(whole.body))
 
 
 async def replay(call: Call[Nothing, Replay]) -> Replayed:

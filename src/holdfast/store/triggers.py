@@ -188,7 +188,10 @@ class Triggers(Feature):
     async def claim_deliveries(
         self, triggers: Sequence[str], limit: int, ttl_ms: int
     ) -> list[tuple[DeliveryRow, bytes]]:
-        """Take deliveries that are due, those longest due of each trigger first; two workers at once take different ones."""
+        """Take deliveries that are due, those longest due of each trigger first; two workers at once take different ones.
+
+        Triggers share what there is room for, in the order given; some may be left although more were due.
+        """
         return await self._submit(lambda tx: _claim(tx, triggers, limit, ttl_ms), journal=False)
 
     async def apply(self, acts: Sequence[AnyAct], taken: DeliveryRow | None = None) -> list[dict[str, Any]]:
@@ -288,10 +291,9 @@ def _claim(
     tx: Transaction, triggers: Sequence[str], limit: int, ttl_ms: int
 ) -> Asking[list[tuple[DeliveryRow, bytes]]]:
     taken: list[tuple[DeliveryRow, bytes]] = []
-    for name in sorted(triggers):
-        if len(taken) >= limit:
-            break
-        for found in (yield from tx.rows("due_deliveries", trigger=name, limit=limit - len(taken))):
+    share = max(limit // max(len(triggers), 1), 1)
+    for name in triggers[:limit]:
+        for found in (yield from tx.rows("due_deliveries", trigger=name, limit=share)):
             row, body = DeliveryRow(*found[:-1]), bytes(found[-1])
             crashed = row.claims - row.attempts >= _MOST_CRASHES
             made = yield from tx.row(

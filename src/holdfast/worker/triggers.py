@@ -2,7 +2,8 @@
 
 Look here when a delivery stays new, or is tried again and again.
 
-Each delivery is mapped by itself, so one that takes long holds up no other. The mapping is the user's code: it may raise, hang
+Each delivery is mapped by itself, so one that takes long holds up no other; nor do many of one trigger hold up another's, because
+no trigger has more than half of the room, and what is left is shared. The mapping is the user's code: it may raise, hang
 or return nonsense. Then the delivery is tried again as its trigger says, and is dead at last, for a person to look at.
 """
 
@@ -14,6 +15,7 @@ import functools
 import inspect
 import json
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from typing import Any, Final
@@ -68,7 +70,7 @@ class Deliveries(Round):
         super().__init__(store.clock)
         self._store, self._measures, self._threads, self._apply = store, measures, threads, apply
         self._triggers: dict[str, TriggerSpec] = {}
-        self._busy: set[asyncio.Task[None]] = set()
+        self._busy: dict[asyncio.Task[None], str] = {}  # what is being mapped -> its trigger
         self._declare_at = self._prune_at = 0.0  # in the time of time.monotonic()
 
     def serve(self, served: Served) -> None:
@@ -98,20 +100,27 @@ class Deliveries(Round):
         if not self._triggers:
             return None
         await self._tend()
-        names = list(self._triggers)
+        room, names = _AT_ONCE - len(self._busy), self._with_room()
+        if room <= 0 or not names:
+            return None  # each that ends wakes this
         due = await self._store.next_delivery(names)
-        room = _AT_ONCE - len(self._busy)
-        if due is None or due > self._store.clock.now() or not room:
-            return due if room else None  # each that ends wakes this
+        if due is None or due > self._store.clock.now():
+            return due
         taken = await self._store.claim_deliveries(names, room, _TTL_MS)
         for row, body in taken:
             task = asyncio.get_running_loop().create_task(self._handle(self._triggers[row.trigger], row, body))
-            self._busy.add(task)
+            self._busy[task] = row.trigger
             task.add_done_callback(self._handled)
-        return AT_ONCE if len(taken) == room else due
+        return AT_ONCE if taken else due
+
+    def _with_room(self) -> list[str]:
+        """Name the triggers of which more may be mapped now, those with the least under way first."""
+        most = _AT_ONCE if len(self._triggers) == 1 else _AT_ONCE // 2
+        busy = Counter(self._busy.values())
+        return sorted((name for name in self._triggers if busy[name] < most), key=lambda name: (busy[name], name))
 
     def _handled(self, task: asyncio.Task[None]) -> None:
-        self._busy.discard(task)
+        self._busy.pop(task, None)
         self.wake()
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a delivery could not be ended; it is tried again", exc_info=error)
