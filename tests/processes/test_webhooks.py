@@ -81,7 +81,9 @@ class Sender:
                 continue
             if answer.status_code == 200:
                 return answer.json()
-            assert answer.status_code in (404, 503), answer.text  # before a worker has declared it; or the store is busy
+            assert answer.status_code in (404, 503), (
+                answer.text
+            )  # before a worker has declared it; or the store is busy
             self.failed += 1
             await asyncio.sleep(0.02)
 
@@ -136,8 +138,8 @@ async def test_every_delivery_is_handled_once_whoever_is_killed(store_url, comma
     twice = sum(count > 1 for count in times.values())
     print(  # noqa: T201 - the row of the table of all triggers
         f"\n| webhooks | {store_url.partition(':')[0]} | {kills} kills, {restarts} restarts of the server | {sender.sent} sent, "
-        f"{sender.repeated} twice, {sender.failed} tries failed | {len(times)} handled | {sender.sent - len(times)} lost | {twice} twice | "
-        f"{time.monotonic() - began:.0f} s |"
+        f"{sender.repeated} twice, {sender.failed} tries failed | {len(times)} handled | {sender.sent - len(times)} lost | "
+        f"{twice} twice | {time.monotonic() - began:.0f} s |"
     )
     assert twice == 0
     assert len(times) == sender.sent == len(deliveries) == statuses.total()

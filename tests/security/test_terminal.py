@@ -231,7 +231,9 @@ def test_on_a_terminal_and_in_a_pipe(command, store, monkeypatch):
         assert "\\x1b" in told or "\\r" in told, told  # it was there, and is seen
 
 
-@pytest.mark.parametrize("command", ["runs", "show", "approvals", "audit", "conversations", "tail", "token", "triggers"])
+@pytest.mark.parametrize(
+    "command", ["runs", "show", "approvals", "audit", "conversations", "tail", "token", "triggers"]
+)
 def test_json_is_exact_and_harmless(command, store, monkeypatch):
     """The same values, in marks of JSON."""
     words = {"show": ["show", "asks"], "conversations": ["conversations", "talk"], "tail": ["tail", "asks", "--no-follow"],

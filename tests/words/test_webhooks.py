@@ -23,10 +23,10 @@ PUBLISHED = {
     ),
     "slack": (
         Verify.slack("env:S"), "8f742231b10e8888abcd99yyyzzz85a5", 1531420618,
-        b"token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V&channel_name=foobar"
+        (b"token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V&channel_name=foobar"
         b"&user_id=U2CERLKJA&user_name=roadrunner&command=%2Fwebhook-collect&text="
         b"&response_url=https%3A%2F%2Fhooks.slack.com%2Fcommands%2FT1DC2JH3J%2F397700885554%2F96rGlfmibIGlgcZRskXaIFfN"
-        b"&trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c",
+        b"&trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c"),
         {"x-slack-request-timestamp": "1531420618",
          "x-slack-signature": "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503"},
         "398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c",
@@ -128,8 +128,8 @@ def test_a_verifier_is_stored_and_read():
 
 def test_what_is_kept_of_the_headers():
     """Nothing that proves anything, and not without bound."""
-    sent = [("x-hub-signature-256", "s"), ("x-hub-signature", "s"), ("authorization", "t"), ("cookie", "c"), ("x-gitlab-token", "t"),
-            ("x-api-key", "k"), ("x-github-delivery", "7"), ("x-github-event", "push"), ("x-github-event", "second"),
+    sent = [("x-hub-signature-256", "s"), ("x-hub-signature", "s"), ("authorization", "t"), ("cookie", "c"),
+            ("x-gitlab-token", "t"), ("x-api-key", "k"), ("x-github-delivery", "7"), ("x-github-event", "push"), ("x-github-event", "second"),
             ("long", "x" * 5_000), ("nul", "a\0b")]  # fmt: skip
     sent += [(f"x-{n}", "") for n in range(100)]
     kept = kept_headers(Verify.github("env:S"), sent)

@@ -33,10 +33,10 @@ _WIDE: Final = 60  # characters of what is only one column
 @subcommand()
 @click.argument("name", metavar="[NAME]", required=False)
 @click.argument("delivery", metavar="[ID]", required=False)
+@click.option("--status", type=click.Choice(["new", "done", "dead"]), help="With NAME: only deliveries in this state.")
 @click.option(
-    "--status", type=click.Choice(["new", "done", "dead"]), help="With NAME: only deliveries in this state."
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="With NAME: at most so many."
 )
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="With NAME: at most so many.")
 @click.option("--replay", metavar="ID", help="Try this delivery of NAME again, when what it failed for is mended.")
 @click.option("--replay-dead", is_flag=True, help="Try all dead deliveries of NAME again.")
 @click.option("--delete", is_flag=True, help="Forget NAME, whose code is gone. What came for it stays for 30 days.")
@@ -70,7 +70,11 @@ async def triggers(
             if as_json:
                 print_json({"replayed": count})
             else:
-                answer(f"{count} dead deliveries of {name} are tried again." if count else f"No delivery of {name} is dead.")
+                answer(
+                    f"{count} dead deliveries of {name} are tried again."
+                    if count
+                    else f"No delivery of {name} is dead."
+                )
         else:
             await _show_one(hf, name, status, limit, as_json=as_json)
 
@@ -78,14 +82,14 @@ async def triggers(
 # All
 
 
-def _show_all(
-    found: Sequence[TriggerInfo], schedules: Sequence[ScheduleInfo], hf: Client, *, as_json: bool
-) -> None:
+def _show_all(found: Sequence[TriggerInfo], schedules: Sequence[ScheduleInfo], hf: Client, *, as_json: bool) -> None:
     if as_json:
         print_json({"triggers": [_dict(each) for each in found], "schedules": [_dict(each) for each in schedules]})
         return
     if not found and not schedules:
-        answer(f"Nothing starts by itself in {Edge(hf).url}. Workers declare it: @holdfast.on.webhook, @agent(schedule=...).")
+        answer(
+            f"Nothing starts by itself in {Edge(hf).url}. Workers declare it: @holdfast.on.webhook, @agent(schedule=...)."
+        )
         return
     made = table("name", "kind", "declared", "workers", "waiting", "dead", "done", "lag", "last", "")
     for each in found:
@@ -115,7 +119,9 @@ def _declared(each: TriggerInfo) -> str:
     verify = each.config.get("verify")
     if isinstance(verify, dict):
         return cut(" ".join([verify.get("scheme", ""), *verify.get("secrets", ())]), _WIDE)
-    told = [f"{name}={value}" for name, value in each.config.items() if isinstance(value, str | int | float) and value != ""]
+    told = [
+        f"{name}={value}" for name, value in each.config.items() if isinstance(value, str | int | float) and value != ""
+    ]
     return cut(" ".join(told), _WIDE)
 
 
@@ -153,9 +159,10 @@ async def _show_one(hf: Client, name: str, status: str | None, limit: int, *, as
 def _became(each: DeliveryInfo) -> str:
     if each.status == "done":
         return "; ".join(_done(each.outcome)) or "nothing was to be done"
-    if each.status == "dead" or each.error is not None:
-        due = "" if each.due_at is None else f" (again at {_at(each.due_at)})"
-        return f"{each.error or ''}{due}"
+    if each.status == "dead":
+        return each.error or ""
+    if each.attempts and each.due_at is not None:
+        return f"{each.error} (again at {_at(each.due_at)})"
     return "waits for a worker"
 
 

@@ -201,7 +201,11 @@ class Triggers(Base):
         until, count = self.store.clock.now(), 0
         while some := await self._written(self.store.replay_dead(trigger, until, **self._author()), _LOOK):
             count += some
-        if not count and not await self.deliveries(trigger=trigger, limit=1) and await self.store.trigger(trigger) is None:
+        if (
+            not count
+            and not await self.deliveries(trigger=trigger, limit=1)
+            and await self.store.trigger(trigger) is None
+        ):
             raise UnknownTrigger(f"there is no trigger {trigger!r}; {_LOOK}")
         return count
 

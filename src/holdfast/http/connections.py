@@ -188,7 +188,7 @@ class Doors:
         self.own(connection, token)
 
     def keep(self, address: str, more: int) -> None:
-        """Count bytes of a stranger at this address that are kept, or, if it is less than none, no longer; `Refused` if too many."""
+        """Count bytes of a stranger at this address that are kept, or, below zero, are no longer; `Refused` if too many."""
         if more > 0 and (
             self._strange[address] + more > _STRANGE_OF_ONE or self._strange.total() + more > _STRANGE_BYTES
         ):

@@ -47,7 +47,7 @@ _CREDENTIAL: Final = {
         for name in ("code", "token")
     ]
 }
-_NO_TOKEN: Final = "Needs no token, but the signature that its trigger declares."
+_SIGNED: Final = "Needs no token, but the signature that its trigger declares."
 _TWO_HALVES: Final[dict[str, list[str]]] = {"session_cookie": [], "session_key": []}
 _PARTS: Final = {
     "id": "The id.",
@@ -134,7 +134,7 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     made: dict[str, Any] = {
         "summary": endpoint.says,
         "operationId": _name(endpoint),
-        "description": _NO_TOKEN if endpoint.needs is None else f"Needs a token that may {endpoint.needs}.",
+        "description": _SIGNED if endpoint.needs is None else f"Needs a token that may {endpoint.needs}.",
         "parameters": [*_parts(endpoint.path), *_query(endpoint, schemas)],
         "responses": responses,
     }

@@ -116,8 +116,10 @@ def _cannot_verify() -> Refused:
 def _unverified(hook: _Hook, forged: Forged) -> Refused:
     if hook.lacks:
         _log.warning(
-            "a request for webhook %r was refused, perhaps for a secret that this server lacks: %s", hook.name, ", ".join(hook.lacks)
-        )  # fmt: skip
+            "a request for webhook %r was refused, perhaps for a secret that this server lacks: %s",
+            hook.name,
+            ", ".join(hook.lacks),
+        )
     scheme = "Bearer" if hook.verify.scheme == "bearer" else "Signature"
     challenge = {"WWW-Authenticate": f'{scheme} realm="holdfast"'}
     return Refused("unverified", str(forged), challenge, {"via": f"webhook:{hook.name}"})
