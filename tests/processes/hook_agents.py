@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import apsw
 
 import holdfast
@@ -11,7 +13,7 @@ from holdfast import Delivery, Start, Verify
 @holdfast.step(transaction=True)
 async def enter(order: str) -> None:
     db = holdfast.connection()
-    statement = f"INSERT INTO handled VALUES ('{order}')"
+    statement = f"INSERT INTO {os.environ['HANDLED']} VALUES ('{order}')"
     if isinstance(db, apsw.Connection):
         db.execute(statement)
     else:
