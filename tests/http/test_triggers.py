@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from tests.http.site import served
+from tests.http.test_openapi import fits
 
 import holdfast
 from holdfast import Delivery, Schedule, Start, Verify
@@ -48,12 +49,15 @@ async def test_seen_replayed_and_forgotten(tmp_path):
         assert trigger["config"]["verify"]["secrets"] == ["env:TOKEN"]
         assert (schedule["name"], len(schedule["next"])) == ("triggers.tick", 5)
         assert (await site.get("/api/triggers/weak"))["trigger"] == trigger
+        fits(listed, "/api/triggers")
         found = (await site.get("/api/triggers/weak/deliveries?status=dead&limit=3"))["deliveries"]
         assert [each["id"] for each in found] == ["d/3", "d/2", "d/1"]
         assert found[0]["error"] == "ConnectionError: no \x1b[31mline"
         whole = await site.get("/api/triggers/weak/deliveries/d%2F1")
         assert (whole["body"], whole["encoding"], whole["headers"]) == ("otters 1", "utf-8", {"x-from": "here"})
         assert whole["delivery"] == found[2]
+        fits({"deliveries": found}, "/api/triggers/{name}/deliveries")
+        fits(whole, "/api/triggers/{name}/deliveries/{delivery}")
 
         mended.set()
         assert await site.post("/api/triggers/weak/replay", {"delivery": "d/1"}) == {"replayed": 1}

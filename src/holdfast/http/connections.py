@@ -292,7 +292,7 @@ class Connection(H11Protocol):
         """
         length = request.headers.get("content-length", "")
         if length.isdigit() and int(length) > most:
-            raise Refused("too_large", f"it has {length} bytes, and here it has {most} at most")
+            raise Refused("too_large", f"the body has {length} bytes, and {most} are the most here")
         pieces: list[bytes] = []
         kept = 0
         try:
@@ -301,12 +301,14 @@ class Connection(H11Protocol):
                     async with asyncio.timeout(self.limits.body):
                         async for piece in request.stream():
                             if kept + len(piece) > most:
-                                raise Refused("too_large", f"it has more than {most} bytes, which are the most here")
+                                raise Refused(
+                                    "too_large", f"the body has more than {most} bytes, which are the most here"
+                                )
                             self._doors.keep(self.address, len(piece))
                             kept += len(piece)
                             pieces.append(piece)
             except TimeoutError:
-                raise Refused("too_slow", f"it did not come within {self.limits.body:g} s", _CLOSE) from None
+                raise Refused("too_slow", f"the body did not come within {self.limits.body:g} s", _CLOSE) from None
             yield b"".join(pieces)
         finally:
             self._doors.keep(self.address, -kept)

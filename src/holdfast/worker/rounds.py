@@ -45,8 +45,8 @@ class Round(abc.ABC):
         """Take notice of the code that the worker has from now on. `BadArguments` if it cannot be used."""
 
     def changed(self, changes: Changes) -> None:
-        """Hear of a commit."""
-        if self.news in changes:
+        """Hear of a commit. One that changed much says only that: an empty name."""
+        if self.news in changes or "" in changes:
             self.wake()
 
     def wake(self) -> None:
