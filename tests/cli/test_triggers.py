@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 import holdfast
 from holdfast import Delivery, Schedule, Start, Verify
 
@@ -18,6 +20,11 @@ def mail(delivery: Delivery) -> Start | None:
     if delivery.id.startswith("bad"):
         raise ValueError("no such box")
     return Start(hourly, delivery.text()) if delivery.body else None
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
 
 
 def served(*came, agents=(mail, hourly)):
@@ -52,7 +59,7 @@ def test_one_and_what_came_for_it(cli):
     served(("good", b"hello"), ("none", b""), ("bad1", b"x"), ("long", b"y" * 5_000), ("bytes", b"\xff"))
     shown = cli("triggers", "mail").stdout
     assert (
-        "mail: webhook, hmac env:MAIL_SECRET; 0 waiting, 1 dead, 4 done in 30 days; 0 workers have its code." in shown
+        "mail: webhook, hmac env:MAIL_SECRET; 0 waiting, 1 dead, 4 done in 30 days; workers with its code: 0." in shown
     )
     assert "started: mail@good" in shown
     assert "nothing was to be done" in shown

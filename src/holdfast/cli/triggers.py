@@ -141,7 +141,7 @@ async def _show_one(hf: Client, name: str, status: str | None, limit: int, *, as
     if info is None:
         answer(f"{name}: no trigger of this name is declared any more.", "bold")
     else:
-        counts = f"{info.waiting} waiting, {info.dead} dead, {info.done} done in 30 days; {info.workers} workers have its code"
+        counts = f"{info.waiting} waiting, {info.dead} dead, {info.done} done in 30 days; workers with its code: {info.workers}"
         answer(f"{name}: {info.kind}, {_declared(info)}; {counts}.", "bold")
     if not found:
         answer("Nothing came for it." if status is None else f"None of its deliveries is {status}.", "dim")

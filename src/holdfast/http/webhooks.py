@@ -121,5 +121,5 @@ def _unverified(hook: _Hook, forged: Forged) -> Refused:
             ", ".join(hook.lacks),
         )
     scheme = "Bearer" if hook.verify.scheme == "bearer" else "Signature"
-    challenge = {"WWW-Authenticate": f'{scheme} realm="holdfast"'}
-    return Refused("unverified", str(forged), challenge, {"via": f"webhook:{hook.name}"})
+    headers = {"WWW-Authenticate": f'{scheme} realm="holdfast"', "Connection": "close"}
+    return Refused("unverified", str(forged), headers, {"via": f"webhook:{hook.name}"})
