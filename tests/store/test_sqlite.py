@@ -241,6 +241,7 @@ async def test_plans(file: Place) -> None:
             "due_deliveries": "deliveries_due", "next_delivery": "deliveries_due", "tally_deliveries": "deliveries_recent",
             "deliveries": "deliveries_recent", "prune_deliveries": "deliveries_settled",
             "orphan_deliveries": "deliveries_owner", "release_deliveries": "deliveries_owner",
+            "replay_dead_deliveries": "deliveries_recent",
         }  # fmt: skip
         for query, index in indexes.items():
             assert index in plan(query), f"{query}: {plan(query)}"
