@@ -16,7 +16,7 @@ import inspect
 import json
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from concurrent.futures import Executor
 from typing import Any, Final
 
@@ -97,10 +97,11 @@ class Deliveries(Round):
 
     async def turn(self) -> int | None:
         """Begin to map what is due, as far as there is room."""
-        if not self._triggers:
+        triggers = self._triggers  # others may be served before this has ended
+        if not triggers:
             return None
         await self._tend()
-        room, names = _AT_ONCE - len(self._busy), self._with_room()
+        room, names = _AT_ONCE - len(self._busy), self._with_room(triggers)
         if room <= 0 or not names:
             return None  # each that ends wakes this
         due = await self._store.next_delivery(names)
@@ -108,16 +109,16 @@ class Deliveries(Round):
             return due
         taken = await self._store.claim_deliveries(names, room, _TTL_MS)
         for row, body in taken:
-            task = asyncio.get_running_loop().create_task(self._handle(self._triggers[row.trigger], row, body))
+            task = asyncio.get_running_loop().create_task(self._handle(triggers[row.trigger], row, body))
             self._busy[task] = row.trigger
             task.add_done_callback(self._handled)
         return AT_ONCE if taken else due
 
-    def _with_room(self) -> list[str]:
+    def _with_room(self, triggers: Collection[str]) -> list[str]:
         """Name the triggers of which more may be mapped now, those with the least under way first."""
-        most = _AT_ONCE if len(self._triggers) == 1 else _AT_ONCE // 2
+        most = _AT_ONCE if len(triggers) == 1 else _AT_ONCE // 2
         busy = Counter(self._busy.values())
-        return sorted((name for name in self._triggers if busy[name] < most), key=lambda name: (busy[name], name))
+        return sorted((name for name in triggers if busy[name] < most), key=lambda name: (busy[name], name))
 
     def _handled(self, task: asyncio.Task[None]) -> None:
         self._busy.pop(task, None)
