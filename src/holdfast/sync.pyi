@@ -1356,6 +1356,13 @@ class Client:
             UnknownTrigger: There is no such delivery.
         """
 
+    def replay_dead(self, trigger: str) -> int:
+        """Try all dead deliveries of a trigger again from the beginning; returns how many there were.
+
+        Raises:
+            UnknownTrigger: There is no such trigger, and nothing came for one.
+        """
+
     def delete_trigger(self, name: str) -> None:
         """Forget a trigger whose code is gone. What came for it stays for 30 days; one that a worker declares comes back.
 

@@ -182,6 +182,29 @@ async def test_a_mapping_that_takes_long_holds_up_no_other():
             await asyncio.sleep(0.01)
 
 
+async def test_many_of_one_trigger_hold_up_no_other():
+    """Half of the room is the most for one, however many hang."""
+    begun, go_on = [], asyncio.Event()
+
+    @holdfast.on.webhook("slow", verify=BEARER)
+    async def slow(delivery):
+        begun.append(delivery.id)
+        await go_on.wait()
+
+    async with holdfast.testing.open(agents=[slow, numbers]) as hf:
+        await asyncio.gather(*[hf._receive("slow", "webhook", f"s{n}", {}, b"") for n in range(80)])
+        while len(begun) < 25:
+            await asyncio.sleep(0.01)
+        await hf._receive("numbers", "webhook", "n", {}, b"[3]")
+        while await hf.deliveries(trigger="numbers", status="new"):
+            await asyncio.sleep(0.01)
+        assert 25 <= len(begun) <= 50
+        go_on.set()
+        while await hf.deliveries(status="new"):
+            await asyncio.sleep(0.01)
+        assert len(begun) == len(set(begun)) == 80
+
+
 async def test_modules_and_lists_with_triggers_are_served():
     found = types.ModuleType("mod")
     found.numbers, found.doubled, found.words = numbers, doubled, words

@@ -1,11 +1,13 @@
 """The blocks of docs/triggers.md, run as they stand there."""
 
 import asyncio
+import re
 import sys
 
-from tests.docs.pages import module
+from tests.docs.pages import between, module, page
 
 import holdfast.testing
+from holdfast import Verify
 
 PAGE = "docs/triggers.md"
 
@@ -59,3 +61,22 @@ def test_fire_messages_and_files(monkeypatch, tmp_path):
     tests = module(PAGE, "triggers: fire")
     asyncio.run(tests.test_an_order())
     asyncio.run(tests.test_a_file(tmp_path))
+def test_webhook(monkeypatch):
+    monkeypatch.setitem(sys.modules, "issues", module(PAGE, "triggers: webhook"))
+    asyncio.run(module(PAGE, "triggers: test webhook").test_an_issue())
+
+
+def test_the_table_of_schemes_says_what_verifiers_do():
+    """What the matrix of tests/http/test_webhooks.py proves of each, in the words of the page."""
+    rows = {}
+    for line in between(page(PAGE), "schemes").strip().splitlines()[2:]:
+        scheme, signs, id, window = (cell.strip() for cell in line.strip("|").split("|"))
+        rows[scheme.partition("`")[2].partition("`")[0].removeprefix("Verify.")] = signs, id, window
+    assert set(rows) == {"standard", "github", "stripe", "slack", "hmac", "bearer"}
+    for each in (Verify.standard("env:A"), Verify.github("env:A"), Verify.stripe("env:A"), Verify.slack("env:A")):
+        signs, id, window = rows[each.scheme]
+        named = {"{body}": "body", "{timestamp}": "time", "{id}": "id"}
+        words = set(re.findall(r"\w+", signs.partition(";")[0]))
+        assert words == {word for place, word in named.items() if place in each.signed}, each
+        assert (each.id or "in the body") in id.lower(), each
+        assert window == ("5 min" if "{timestamp}" in each.signed else "never"), each

@@ -14,6 +14,7 @@ from typing import Any
 import httpx2
 
 import holdfast
+from holdfast.http.connections import Limits
 from holdfast.http.server import listening, serving
 from holdfast.http.sessions import Sessions
 
@@ -110,12 +111,13 @@ async def served(
     agents: Any = AGENTS,
     settings: holdfast.Settings | None = None,
     sessions: Sessions | None = None,
+    limits: Limits | None = None,
 ) -> AsyncIterator[Served]:
     async with AsyncExitStack() as stack:
         worker = await stack.enter_async_context(holdfast.open(url, agents=agents))
         hf = await stack.enter_async_context(holdfast.open(url, settings=settings))  # without any code of the agents
         listener = stack.enter_context(listening(host, 0))
-        address = await stack.enter_async_context(serving(hf, listener, sessions=sessions))
+        address = await stack.enter_async_context(serving(hf, listener, limits, sessions))
         _, secret = await worker.create_token("tess")
         headers = {"Authorization": f"Bearer {secret}"}
         web = await stack.enter_async_context(httpx2.AsyncClient(base_url=address, timeout=20, headers=headers))

@@ -25,7 +25,7 @@ async def test_all_of_the_api_needs_a_token(site):
         f"Bearer {secret[:-1]}",
         f"Bearer holdfast_{token.id}_{'a' * 43}",
     ]
-    asked = [(each, None) for each in PATHS] + [(PATHS[0], given) for given in wrong]
+    asked = [(each, None) for each in PATHS if each.needs] + [(PATHS[0], given) for given in wrong]
     for each, given in asked:
         headers = {} if given is None else {"Authorization": given}
         answer = await site.bare.request(each.method, each.path.replace("{", "").replace("}", ""), headers=headers)
@@ -54,7 +54,7 @@ async def test_a_revoked_token_is_refused_at_once_and_keeps_the_door_closed(site
 async def test_a_token_may_do_what_its_scopes_say(site, scope):
     """Paths that need another scope are 403 and change nothing."""
     _, secret = await site.hf.create_token("ana", scopes=[scope])
-    for each in PATHS:
+    for each in [each for each in PATHS if each.needs]:
         path = each.path.replace("{id}", "a").replace("{name}", "b")
         answer = await site.web.request(
             each.method, path, headers=bearer(secret) | {"Content-Type": "application/json"}

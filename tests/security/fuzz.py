@@ -1,9 +1,9 @@
 """`python -m tests.security.fuzz`: whatever is sent or written, the answer is ours, comes soon, and costs no memory.
 
 HTTP on both stores (a real server, a worker beside it), values and their texts, URLs of stores, durations and the like,
-published schemas, whole inputs, and bundles of runs. `make nightly` hunts for half an hour. What is found is printed with the seed
-and the smallest input that shows it; the same seed makes the same cases. `--only bundles --case "(0, True, [('number', 7)])"` tries
-one again that was printed, `--only bundles --seed 11 --case 96265` one by its number.
+published schemas, whole inputs, bundles of runs, and webhooks. `make nightly` hunts for half an hour. What is found is printed with
+the seed and the smallest input that shows it; the same seed makes the same cases. `--only bundles --case "(0, True, [('number',
+7)])"` tries one again that was printed, `--only bundles --seed 11 --case 96265` one by its number.
 """
 
 from __future__ import annotations
@@ -58,8 +58,15 @@ def _bundles(seed: int) -> Target:
     return Bundles()
 
 
+def _webhooks(seed: int) -> Target:
+    from tests.security.fuzzers.webhooks import Webhooks
+
+    return Webhooks()
+
+
 ALONE: dict[str, Callable[[int], Target]] = {
     "codec": _codec, "urls": _urls, "durations": _durations, "schemas": _schemas, "bundles": _bundles, "parts": _parts,
+    "webhooks": _webhooks,
 }  # fmt: skip
 
 

@@ -45,6 +45,9 @@ WORDS = {
                ["notify", "evil", "--replay", SHORT],
                ["notify", SHORT, "--to", "mailto:a@b.c", "--kind", "run"], ["notify", "x", "--to", EVIL, "--kind", EVIL],
                ["notify", "evil", "--delete"]],
+    "triggers": [["triggers"], ["triggers", "evil"], ["triggers", "evil", NAME], ["triggers", "evil", "long"], ["triggers", SHORT],
+                 ["triggers", "evil", SHORT], ["triggers", "evil", "--replay", SHORT], ["triggers", "evil", "--replay", NAME],
+                 ["triggers", SHORT, "--replay-dead"], ["triggers", SHORT, "--delete"], ["triggers", "evil", "--delete"]],
     "conversations": [["conversations"], ["conversations", "talk"], ["conversations", SHORT]],
     "doctor": [["doctor"]],
     "steps": [["steps", "asks"], ["steps", "failed"], ["steps", "done", "0"], ["steps", "asks", SHORT], ["steps", EVIL]],
@@ -90,10 +93,17 @@ WORDS = {
 EXACT = [("run", "new"), ("tail", "--stream")]  # what goes into a pipe is the value, for programs
 
 
+@holdfast.on.webhook("evil", verify=holdfast.Verify.hmac("env:EVIL", header="X-Evil", prefix=SHORT), retry=1)
+def evil(delivery):
+    raise ValueError(delivery.text())
+
+
 async def filled(url, folder):
     """A store where every text is evil, and a bundle from it."""
     agents = [forger.asks, forger.shows, forger.numbers, forger.fails, forger.gives, forger.child]
-    async with asyncio.timeout(40), holdfast.open(url, agents=agents) as hf:
+    async with asyncio.timeout(40), holdfast.open(url, agents=[*agents, evil]) as hf:
+        for id in (NAME, "long"):
+            await hf._receive("evil", "webhook", id, {SHORT: EVIL}, (EVIL * (9 if id == "long" else 1)).encode())
         labels = {"who": SHORT, SHORT: "x"}
         runs = [await hf.start(agent, EVIL, id=agent.name, labels=labels) for agent in agents[:3]]
         await runs[0].send("word", EVIL)
@@ -118,6 +128,8 @@ async def filled(url, folder):
         await hf.notify("mailto:a@example.com", "run.failed", name="evil", agent=EVIL, labels={EVIL: EVIL})
         await hf.get_notification("evil").test()
         await hf.get("numbers").send(SHORT, EVIL)
+        while len(await hf.deliveries(status="dead")) < 2:
+            await asyncio.sleep(0.01)
         keys = holdfast.Keys(folder / "keys")
         keys.new("ana")
         await hf.get("asks").export(folder / "evil.bundle", keys=keys)
@@ -227,11 +239,13 @@ def test_on_a_terminal_and_in_a_pipe(command, store, monkeypatch):
         assert "\\x1b" in told or "\\r" in told, told  # it was there, and is seen
 
 
-@pytest.mark.parametrize("command", ["runs", "show", "approvals", "audit", "conversations", "tail", "token"])
+@pytest.mark.parametrize(
+    "command", ["runs", "show", "approvals", "audit", "conversations", "tail", "token", "triggers"]
+)
 def test_json_is_exact_and_harmless(command, store, monkeypatch):
     """The same values, in marks of JSON."""
     words = {"show": ["show", "asks"], "conversations": ["conversations", "talk"], "tail": ["tail", "asks", "--no-follow"],
-             "token": ["token", "--list"]}.get(command, [command])  # fmt: skip
+             "token": ["token", "--list"], "triggers": ["triggers", "evil", NAME]}.get(command, [command])  # fmt: skip
     raw = at_a_terminal([*words, "--json"], monkeypatch)
     assert harmless(raw.replace("\ufe0f", ""), keep="\n").replace(" ", "") == raw.replace("\xa0", "").replace(" ", "")
     found = [json.loads(line) for line in raw.splitlines()] if command == "tail" else json.loads(raw)

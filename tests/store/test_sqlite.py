@@ -244,6 +244,7 @@ async def test_plans(file: Place) -> None:
             "waiting_announcements": "announcements_waiting", "next_announcement": "announcements_waiting",
             "prune_announcements": "announcements_passed", "subscribers": "subscriptions_wanted (name=? AND wanted=?",
             "compared_fields": "subscriptions_fields", "due_gatherings": "gatherings_due",
+            "replay_dead_deliveries": "deliveries_recent",
         }  # fmt: skip
         for query, index in indexes.items():
             assert index in plan(query), f"{query}: {plan(query)}"

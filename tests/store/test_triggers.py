@@ -214,3 +214,31 @@ async def test_lists_counts_and_pruning(place: Place) -> None:
         assert await store.prune_deliveries(clock.time) == 0
         assert await store.prune_deliveries(clock.time + 1) == 4
         assert [tally.status for tally in await store.tally_deliveries()] == ["new"]
+
+
+async def test_triggers_share_the_room_there_is(place: Place) -> None:
+    """However many are due for one, another's are taken too."""
+    async with place.open(ManualClock()) as store:
+        for number in range(20):
+            await store.receive(came(f"k{number}", "busy"))
+        await store.receive(came("k", "quiet"))
+        taken = await store.claim_deliveries(["busy", "quiet"], 10, TTL)
+        assert [row.trigger for row, _ in taken] == ["busy"] * 5 + ["quiet"]
+        assert len(await store.claim_deliveries(["busy", "quiet", "other"], 2, TTL)) == 1
+
+
+async def test_all_dead_ones_are_replayed_at_once(place: Place) -> None:
+    """Those that were dead then, in parts, and with one row in the audit for each part."""
+    clock = ManualClock()
+    async with place.open(clock) as store:
+        dead = [came(f"k{number}") for number in range(501)] + [came("other", "u")]
+        await asyncio.gather(*[store.receive(replace(each, error="no")) for each in dead])
+        clock.time += 1
+        until = clock.now()
+        clock.time += 1
+        await store.receive(replace(came("later"), error="no"))
+        assert [await store.replay_dead("t", until, **HAND) for _ in range(3)] == [500, 1, 0]
+        left = [tally for tally in await store.tally_deliveries() if tally.status == "dead"]
+        assert {(tally.trigger, tally.count) for tally in left} == {("t", 1), ("u", 1)}
+        row, _ = await store.delivery("t", "k0")
+        assert (row.status, row.attempts, row.settled_at) == ("new", 0, None)

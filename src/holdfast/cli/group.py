@@ -45,6 +45,7 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "forks": ("forks", "Draw the tree of forks that a run is in."),
         "schedules": ("schedules", "List what begins by itself, or steer it."),
         "notify": ("notifications", "List who is told of what happens to runs, or have somebody told."),
+        "triggers": ("triggers", "List what starts agents by itself, and what came for it."),
         "conversations": ("conversations", "List conversations, or show what was said in one."),
         "audit": ("audit", "Print who did what to which run."),
         "doctor": ("doctor", "Check the store and say what is wrong."),

@@ -58,7 +58,9 @@ def serve(host: str, port: int, deadline: str, path: str | None, limits: str, db
 
     Clients start and follow runs, and people decide. The server carries no run: workers do that. Needs holdfast[server].
 
-    Every request needs a token. If the store has none, one is made for you, and a link is printed that opens a session in a
+    Webhooks come in at /hooks/NAME; this server's environment has their secrets.
+
+    Every other request needs a token. If the store has none, one is made for you, and a link is printed that opens a session in a
     browser.
 
     SIGTERM or Ctrl-C: clients that follow something are told to come back, and the exit code is 0. A second signal stops at once.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import dataclasses
 import json
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pydantic_core import to_jsonable_python
 
@@ -34,6 +35,14 @@ def plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and kind.__module__.startswith("holdfast."):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     return to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="strings", fallback=repr)
+
+
+def body_text(body: bytes) -> tuple[str, Literal["utf-8", "base64"]]:
+    """Write bytes as JSON can hold them, and say how: as the text that they are, or encoded."""
+    try:
+        return body.decode(), "utf-8"
+    except UnicodeDecodeError:
+        return base64.b64encode(body).decode(), "base64"
 
 
 def json_bytes(document: Any) -> bytes:

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from holdfast.client.client import Client, open, store_for
 from holdfast.client.info import Deed, bury_owners
 from holdfast.client.keys import Key, Keys
 from holdfast.client.refusals import Try
+from holdfast.client.triggers import DeliveryInfo
 from holdfast.errors import NotAllowed, StoreUnavailable, UnknownRun
 from holdfast.store.approvals import QuestionAges, check_allowed
 from holdfast.store.blobs import unspilled
@@ -34,6 +35,7 @@ from holdfast.store.runs import Census
 from holdfast.store.triggers import UNDONE, Tally
 from holdfast.words.model import ApprovalRow, Event, Published, RunRow, Signal
 from holdfast.words.people import GROUP, Actor, Ballot, passed_on
+from holdfast.words.triggers import Delivery
 from holdfast.worker.worker import Worker
 
 
@@ -149,6 +151,21 @@ class Edge:
     async def paused_rates(self) -> list[tuple[str, int]]:
         """List the rates that a provider has paused, each with the time until which."""
         return [(key.removeprefix("rate:"), until) for key, until in await self._hf.store.paused_rates()]
+
+    # Deliveries
+
+    async def webhook(self, name: str) -> dict[str, Any] | None:
+        """Read what is declared of a webhook: its verifier, and how much it takes; None if there is none of this name."""
+        row = await self._hf.store.trigger(name)
+        return None if row is None or row.kind != "webhook" else json.loads(row.config)
+
+    async def receive(self, trigger: str, id: str, headers: Mapping[str, str], body: bytes) -> bool:
+        """Keep what came for a webhook; False if it came before."""
+        return await self._hf._receive(trigger, "webhook", id, headers, body)
+
+    async def delivery(self, trigger: str, id: str) -> tuple[DeliveryInfo, Delivery]:
+        """Read a delivery: how it stands, and what came. `UnknownTrigger` if there is none."""
+        return await self._hf._delivery(trigger, id)
 
     # Runs
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from holdfast.client.base import Base
 from holdfast.client.refusals import Refusals, Try
 from holdfast.client.run import message
-from holdfast.errors import BadArguments, NotAllowed, Stale
+from holdfast.errors import BadArguments, NotAllowed, Stale, UnknownTrigger
 from holdfast.store.gatherings import GatherAct
 from holdfast.store.triggers import STATUSES, Act, DeliveryRow, NewDelivery, SendAct, Tally, TriggerRow, outcome_of
 from holdfast.values.text import short
@@ -150,11 +150,13 @@ class Triggers(Base):
         if status is not None and status not in STATUSES:
             raise BadArguments(f"status={short(status)}: choose one of {', '.join(STATUSES)}")
         most = checked_limit(limit)
-        places = {(tally.trigger, tally.status) for tally in await self.store.tally_deliveries()}
+        states = STATUSES if status is None else (status,)
+        places = [(trigger, state) for state in states if trigger is not None]
+        if trigger is None:
+            places = [(tally.trigger, tally.status) for tally in await self.store.tally_deliveries(states)]
         found: list[DeliveryRow] = []
         for name, state in places:
-            wanted = trigger == name or (trigger is None and not name.startswith(OUTGOING))
-            if wanted and status in (None, state):
+            if trigger is not None or not name.startswith(OUTGOING):
                 found += await self.store.deliveries(name, state, limit=most)
         found.sort(key=lambda row: (row.received_at, row.trigger, row.key), reverse=True)
         return [DeliveryInfo.of(row) for row in found[:most]]
@@ -171,8 +173,7 @@ class Triggers(Base):
                 print((await hf.delivery(info.trigger, info.id)).body)
             ```
         """
-        row, body = await self.store.delivery(trigger, delivery_key(id))
-        return Delivery(body, json.loads(row.headers), row.key, row.trigger, moment(row.received_at))
+        return (await self._delivery(trigger, id))[1]
 
     async def replay_delivery(self, trigger: str, id: str) -> DeliveryInfo:
         """Try a dead delivery again from the beginning, when what it failed for is mended. One that is done stays done.
@@ -188,6 +189,29 @@ class Triggers(Base):
         """
         write = self.store.replay_delivery(trigger, delivery_key(id), **self._author())
         return DeliveryInfo.of(await self._written(write, _LOOK))
+
+    async def replay_dead(self, trigger: str) -> int:
+        """Try all dead deliveries of a trigger again from the beginning; returns how many there were.
+
+        Raises:
+            UnknownTrigger: There is no such trigger, and nothing came for one.
+
+        Example:
+            ```python
+            for info in await hf.triggers():
+                await hf.replay_dead(info.name)
+            ```
+        """
+        until, count = self.store.clock.now(), 0
+        while some := await self._written(self.store.replay_dead(trigger, until, **self._author()), _LOOK):
+            count += some
+        if (
+            not count
+            and not await self.deliveries(trigger=trigger, limit=1)
+            and await self.store.trigger(trigger) is None
+        ):
+            raise UnknownTrigger(f"there is no trigger {trigger!r}; {_LOOK}")
+        return count
 
     async def delete_trigger(self, name: str) -> None:
         """Forget a trigger whose code is gone. What came for it stays for 30 days; one that a worker declares comes back.
@@ -205,6 +229,12 @@ class Triggers(Base):
         await self._written(self.store.delete_trigger(checked_trigger(name), **self._author()), _LOOK)
 
     # For edges and workers
+
+    async def _delivery(self, trigger: str, id: str) -> tuple[DeliveryInfo, Delivery]:
+        """Read a delivery: how it stands, and what came."""
+        row, body = await self.store.delivery(trigger, delivery_key(id))
+        whole = Delivery(body, json.loads(row.headers), row.key, row.trigger, moment(row.received_at))
+        return DeliveryInfo.of(row), whole
 
     async def _receive(self, trigger: str, kind: str, id: str, headers: Mapping[str, str], body: bytes) -> bool:
         """Keep a delivery that an edge has taken; False if it came before."""

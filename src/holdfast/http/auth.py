@@ -88,7 +88,7 @@ def check_local(request: Request) -> None:
 class OwnPages:
     """Refuses on every path what a page of another site makes a browser ask, unless it has a token: then it is not forged.
 
-    A session is no token: its page is this server's own.
+    A session is no token: its page is this server's own. What comes for a hook has its own proof, and no browser adds it.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -107,7 +107,8 @@ class OwnPages:
 def _check_page(request: Request) -> None:
     headers = request.headers
     site = headers.get("sec-fetch-site", "none")
-    if site in ("none", "same-origin") or headers.get("authorization", "").lower().startswith("bearer "):
+    proved = headers.get("authorization", "").lower().startswith("bearer ") or request.url.path.startswith("/hooks/")
+    if site in ("none", "same-origin") or proved:
         return
     link = (request.method, headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == (
         "GET",
@@ -203,7 +204,7 @@ def unauthorized(message: str, **about: str) -> Refused:
 
 def note_refused(hf: Client, request: Request, path: str, refused: Refused) -> None:
     """Count a refusal for the audit, if it is about who asks."""
-    if refused.code in ("unauthorized", "forbidden", "foreign_request"):
+    if refused.code in ("unauthorized", "unverified", "forbidden", "foreign_request"):
         address = request.client.host if request.client else ""
         about = {"via": "http", "address": address, **refused.about}
         Edge(hf).note_refused(Try(f"{request.method} {path}", refused.code, **about))

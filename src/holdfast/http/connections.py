@@ -21,10 +21,11 @@ import struct
 import termios
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 
 import h11
+from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -45,6 +46,8 @@ _UNSENT_BYTES: Final = 4 * 1024  # where there is more, no more is made before t
 _SYSTEM_BYTES: Final = 16 * 1024  # that the system keeps for a follower, and as much again
 _LOG_S: Final = 10.0
 _MOST_KINDS: Final = 1_000  # of log lines that are told apart
+_STRANGE_BYTES: Final = 256 * 1024 * 1024  # that strangers have sent and that are kept until they are answered, of all
+_STRANGE_OF_ONE: Final = 64 * 1024 * 1024  # and of one address
 _CLOSE: Final = {"Connection": "close"}
 _END_OF_HEAD: Final = re.compile(rb"\n\r?\n")
 _BARE_LINE: Final = re.compile(rb"(?<!\r)\n")
@@ -121,6 +124,7 @@ class Doors:
         self._here = 0
         self._of: Counter[str] = Counter()  # by owner: an address or a token
         self._waiting: dict[str, dict[Connection, None]] = {}  # for the other side: by address, the oldest first
+        self._strange: Counter[str] = Counter()  # bytes that strangers have sent, by address
 
     def enter(self, new: Connection) -> None:
         """Count a new connection; another one may have to leave, or this one."""
@@ -182,6 +186,17 @@ class Doors:
             told = f"{self._of[token]} requests with this token are being answered, and no more at a time"
             raise Refused("too_busy", told, {"Retry-After": "1", **_CLOSE})
         self.own(connection, token)
+
+    def keep(self, address: str, more: int) -> None:
+        """Count bytes of a stranger at this address that are kept, or, below zero, are no longer; `Refused` if too many."""
+        if more > 0 and (
+            self._strange[address] + more > _STRANGE_OF_ONE or self._strange.total() + more > _STRANGE_BYTES
+        ):
+            told = "too much is being sent to this server, or from this address, by senders that are not known yet"
+            raise Refused("too_busy", told, {"Retry-After": "1", **_CLOSE})
+        self._strange[address] += more
+        if not self._strange[address]:
+            del self._strange[address]
 
     def check(self, connection: Connection) -> None:
         """`Refused` where more connections are at work than there should be. Those that wait would give way: they do not count."""
@@ -268,6 +283,35 @@ class Connection(H11Protocol):
         finally:
             self._hears = False
             self._settle()
+
+    @contextlib.asynccontextmanager
+    async def strangers_body(self, request: Request, most: int) -> AsyncIterator[bytes]:
+        """Read what a caller sends who has shown no proof yet: so many bytes at most, soon, and while there is room.
+
+        What was read counts as kept until the block ends.
+        """
+        length = request.headers.get("content-length", "")
+        if length.isdigit() and int(length) > most:
+            raise Refused("too_large", f"the body has {length} bytes, and {most} are the most here")
+        pieces: list[bytes] = []
+        kept = 0
+        try:
+            try:
+                with self.hearing_a_stranger():
+                    async with asyncio.timeout(self.limits.body):
+                        async for piece in request.stream():
+                            if kept + len(piece) > most:
+                                raise Refused(
+                                    "too_large", f"the body has more than {most} bytes, which are the most here"
+                                )
+                            self._doors.keep(self.address, len(piece))
+                            kept += len(piece)
+                            pieces.append(piece)
+            except TimeoutError:
+                raise Refused("too_slow", f"the body did not come within {self.limits.body:g} s", _CLOSE) from None
+            yield b"".join(pieces)
+        finally:
+            self._doors.keep(self.address, -kept)
 
     def follows(self) -> None:
         """Send for long, in small pieces: the system need not keep much for a reader who does not read."""

@@ -54,6 +54,10 @@ REFUSALS: Final[dict[str, tuple[int, str]]] = {
     "bad_request": (400, "Send a request of HTTP/1.1 that says once where it ends."),
     "bad_json": (400, "Send one JSON document, as UTF-8."),
     "unauthorized": (401, "Send `Authorization: Bearer TOKEN`; `holdfast token NAME` makes one."),
+    "unverified": (
+        401,
+        "Compare the secret at the sender with that in the environment of `holdfast serve`, and both clocks.",
+    ),
     "forbidden": (403, "Use a token that may do this; `holdfast token NAME` makes one."),
     "foreign_request": (
         403,
@@ -65,6 +69,7 @@ REFUSALS: Final[dict[str, tuple[int, str]]] = {
     "too_large": (413, "Send less, or put the value somewhere else and send its address."),
     "not_json": (415, "Send `Content-Type: application/json`; with curl: --json '{}'."),
     "internal": (500, "The server's log says more. Nothing is known to be lost; ask again."),
+    "cannot_verify": (503, "The server's log says what it lacks. Send it again when that is mended."),
     "too_busy": (503, "Try again in a few seconds, or ask another server."),
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -13,13 +12,12 @@ from holdfast.client.client import Client
 from holdfast.client.documents import json_bytes
 from holdfast.client.tokens import id_in
 from holdfast.http.auth import Tokens, check_local, cookie_of, unauthorized
-from holdfast.http.connections import KEY
+from holdfast.http.connections import KEY, Connection
 from holdfast.http.errors import Refused
 from holdfast.http.requests import answered, document_of
 from holdfast.http.sessions import SESSION_S
 
 _MOST_BYTES: Final = 1_000
-_CLOSE: Final = {"Connection": "close"}
 
 
 class Entrance:
@@ -72,17 +70,9 @@ async def _given(request: Request) -> dict[str, str]:
     """`{"code": ...}` or `{"token": ...}`; who sends it is nobody yet, so it is short and comes soon."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Refused("not_json", "the document is no JSON")
-    text, connection = b"", request.scope[KEY]
-    try:
-        with connection.hearing_a_stranger():
-            async with asyncio.timeout(connection.limits.body):
-                async for piece in request.stream():
-                    text += piece
-                    if len(text) > _MOST_BYTES:
-                        raise Refused("too_large", f"a code or a token has less than {_MOST_BYTES} bytes", _CLOSE)
-    except TimeoutError:
-        raise Refused("too_slow", "the document did not come in time", _CLOSE) from None
-    found: Any = document_of(text)
+    connection: Connection = request.scope[KEY]
+    async with connection.strangers_body(request, _MOST_BYTES) as text:
+        found: Any = document_of(text)
     if not isinstance(found, dict) or found.keys() not in ({"code"}, {"token"}):
         raise Refused("bad_json", 'send {"code": "..."} or {"token": "..."}')
     if not all(isinstance(word, str) and word.isascii() for word in found.values()):

@@ -47,8 +47,14 @@ _CREDENTIAL: Final = {
         for name in ("code", "token")
     ]
 }
+_SIGNED: Final = "Needs no token, but the signature that its trigger declares."
 _TWO_HALVES: Final[dict[str, list[str]]] = {"session_cookie": [], "session_key": []}
-_PARTS: Final = {"id": "The id.", "name": "The name of the stream.", "step": "The number or the key of the call."}
+_PARTS: Final = {
+    "id": "The id.",
+    "name": "The name.",
+    "step": "The number or the key of the call.",
+    "delivery": "The id of the delivery.",
+}
 
 
 @functools.cache
@@ -128,11 +134,15 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     made: dict[str, Any] = {
         "summary": endpoint.says,
         "operationId": _name(endpoint),
-        "description": f"Needs a token that may {endpoint.needs}.",
+        "description": _SIGNED if endpoint.needs is None else f"Needs a token that may {endpoint.needs}.",
         "parameters": [*_parts(endpoint.path), *_query(endpoint, schemas)],
         "responses": responses,
     }
-    if endpoint.body is not None:
+    if endpoint.needs is None:
+        made["security"] = []
+    if endpoint.body is bytes:
+        made["requestBody"] = {"required": True, "content": {"*/*": {}}}
+    elif endpoint.body is not None:
         documents = {"application/json": {"schema": _schema(endpoint.body, schemas, mode="validation")}}
         made["requestBody"] = {"required": True, "content": documents}
     return made

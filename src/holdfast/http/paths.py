@@ -1,4 +1,4 @@
-"""Every path under /api. What is not here is not there."""
+"""Every path that programs ask: those under /api, and where webhooks come in. What is not here is not there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from holdfast.client.info import RunEvent
 from holdfast.client.streams import Chunk
-from holdfast.http import announcements, approvals, history, notifications, runs, schedules
+from holdfast.http import announcements, approvals, history, notifications, runs, schedules, triggers, webhooks
 from holdfast.http.routes import Endpoint
 
 _FOLLOWED: Final = {204: ("There is nothing behind Last-Event-ID, and nothing will come.", None)}
@@ -83,6 +83,19 @@ PATHS: Final[tuple[Endpoint, ...]] = (
              notifications.Messages, query=notifications.WhichMessages),
     Endpoint("POST", "/api/notifications/{name}/replay", "Try a dead message again.", notifications.replay, "write",
              notifications.OneMessage, body=notifications.SendAgain),
+    Endpoint("GET", "/api/triggers", "All that starts agents by itself: triggers, with what came for them, and schedules.",
+             triggers.listed, "read", triggers.Triggers),
+    Endpoint("GET", "/api/triggers/{name}", "One trigger.", triggers.shown, "read", triggers.OneTrigger),
+    Endpoint("DELETE", "/api/triggers/{name}", "Forget a trigger whose code is gone.", triggers.forget, "write",
+             triggers.Forgotten),
+    Endpoint("GET", "/api/triggers/{name}/deliveries", "What came for it, the last first, without bodies.",
+             triggers.deliveries, "read", triggers.Deliveries, query=triggers.Which),
+    Endpoint("GET", "/api/triggers/{name}/deliveries/{delivery}", "One delivery with its body.", triggers.delivery, "read",
+             triggers.WholeDelivery, slashes=True),
+    Endpoint("POST", "/api/triggers/{name}/replay", "Try a dead delivery again, or all of them.", triggers.replay, "write",
+             triggers.Replayed, body=triggers.Replay),
+    Endpoint("POST", "/hooks/{name}", "Take a webhook: verify it, keep it once for a worker, and answer.", webhooks.take,
+             None, webhooks.Received, body=bytes),
     Endpoint("GET", "/api/agents", "The agents that can be started, with the schemas of their arguments.", runs.agents,
              "read", runs.Agents),
 )  # fmt: skip

@@ -40,13 +40,14 @@ from holdfast.errors import (
     UnknownTrigger,
 )
 from holdfast.http.approvals import OneApproval
-from holdfast.http.auth import Caller, Guard, note_refused
+from holdfast.http.auth import Caller, Guard, note_refused, unauthorized
 from holdfast.http.connections import KEY, Connection
 from holdfast.http.errors import Refused, answer
 from holdfast.http.follow import LOOK_S, Followers, Permission
-from holdfast.http.routes import Answer, Call, Endpoint
+from holdfast.http.routes import Answer, Call, Endpoint, Nothing
 from holdfast.http.runs import OneRun
 from holdfast.values.text import cut, short
+from holdfast.words.people import SOMEONE
 
 MARGIN_S: Final = 5.0  # for what is read beside a write, whose deadline says more than ours
 MOST_BYTES: Final = 32 * 1024 * 1024  # of a request's document; what can be stored is less
@@ -93,14 +94,20 @@ class Receiver:
         return response
 
     async def _do(self, endpoint: Endpoint, request: Request, over: contextlib.AsyncExitStack) -> Response:
+        needs = endpoint.needs
+        if needs is None:  # a stranger's query proves nothing, and is not read
+            nobody = Permission((), _nothing_more)
+            call = Call(self._hf, SOMEONE, Nothing(), None, request, self._followers, nobody)
+            return await _response(await endpoint.do(call))
+
         async def allowed(more: Scope | None = None) -> Caller:
             caller = await self._guard(request)
-            caller.check(endpoint.needs if more is None else more)
+            caller.check(needs if more is None else more)
             return caller
 
         _check_text(request)
         connection: Connection = request.scope[KEY]
-        async with self._patience():
+        async with patience(self._hf):
             caller, allowed_s = await allowed(), time.monotonic()
         connection.admit(caller.via)
         room = self._rooms.setdefault(caller.via, asyncio.Semaphore(_LARGE_AT_ONCE))
@@ -115,34 +122,43 @@ class Receiver:
             else _checked(endpoint.body, await _document(request, connection.limits.body, make_room), "the document")
         )
         if time.monotonic() > allowed_s + LOOK_S:  # while the document came, the token may have been revoked
-            async with self._patience():
+            async with patience(self._hf):
                 caller = await allowed()
-        async with self._patience(getattr(query, "timeout", 0.0)):
-            may = Permission((caller.via, caller.session, endpoint.needs), allowed, caller.via)
+        async with patience(self._hf, getattr(query, "timeout", 0.0)):
+            may = Permission((caller.via, caller.session, needs), allowed, caller.via)
             hf = Edge(self._hf).through(caller.actor, caller.via)
             try:
                 done = await endpoint.do(Call(hf, caller.actor, query, body, request, self._followers, may))
             except HoldfastError as error:
                 if "read" not in caller.scopes:
-                    _tell_no_more(error, endpoint.needs)
+                    _tell_no_more(error, needs)
                 raise
-        if isinstance(done, Response):
-            return done
-        status, document = (done.status, done.document) if isinstance(done, Answer) else (200, done)
-        if "read" not in caller.scopes:
-            document = _outlined(document)
-        return Response(await aside(document, json_bytes, document), status, media_type="application/json")
+        return await _response(done, _outlined if "read" not in caller.scopes else None)
 
-    @contextlib.asynccontextmanager
-    async def _patience(self, more_s: float = 0.0) -> AsyncIterator[None]:
-        """Tell a caller who waits for a store that is away, which is asked again and again."""
-        limit_s = self._hf.settings.deadline_s + MARGIN_S + more_s
-        try:
-            async with asyncio.timeout(None if limit_s == math.inf else limit_s):
-                yield
-        except TimeoutError:
-            told = f"the store did not answer within {limit_s:g} s"
-            raise StoreUnavailable(f"{told}; what was asked may be done all the same, so ask what is there") from None
+
+@contextlib.asynccontextmanager
+async def patience(hf: Client, more_s: float = 0.0) -> AsyncIterator[None]:
+    """Tell a caller who waits for a store that is away, which is asked again and again."""
+    limit_s = hf.settings.deadline_s + MARGIN_S + more_s
+    try:
+        async with asyncio.timeout(None if limit_s == math.inf else limit_s):
+            yield
+    except TimeoutError:
+        told = f"the store did not answer within {limit_s:g} s"
+        raise StoreUnavailable(f"{told}; what was asked may be done all the same, so ask what is there") from None
+
+
+async def _response(done: Any, told: Callable[[Any], Any] | None = None) -> Response:
+    """Make a response of what an endpoint returned; `told` leaves of a document what the caller may know."""
+    if isinstance(done, Response):
+        return done
+    status, document = (done.status, done.document) if isinstance(done, Answer) else (200, done)
+    document = document if told is None else told(document)
+    return Response(await aside(document, json_bytes, document), status, media_type="application/json")
+
+
+async def _nothing_more(*_: object) -> NoReturn:
+    raise unauthorized("this needs a token")
 
 
 def _tell_no_more(error: HoldfastError, needs: Scope) -> None:

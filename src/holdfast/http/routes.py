@@ -72,10 +72,10 @@ class Endpoint:
     path: str
     says: str
     do: Callable[[Call[Any, Any]], Awaitable[Any]]
-    needs: Scope
+    needs: Scope | None  # None: no token; what is sent has its own proof, which `do` checks
     answers: Any  # the type of the document
     query: type[Input] = Nothing
-    body: Any = None  # a type, if it takes a document
+    body: Any = None  # a type, if it takes a document; `bytes`, if `do` reads what comes by itself
     # Other good statuses: what they mean, their document.
     more: Mapping[int, tuple[str, Any]] = field(default_factory=dict)
     slashes: bool = False  # the last part may have some, encoded or not: it is the key of a call

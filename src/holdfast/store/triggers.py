@@ -28,7 +28,7 @@ from holdfast.words.triggers import OUTGOING
 NEWS: Final = " deliveries"  # under this name listeners hear of a change; no run has it
 RETENTION_MS: Final = 30 * 24 * 3600 * 1000  # that a delivery is known after its end
 _MOST_CRASHES: Final = 25  # of workers that had a delivery
-_PRUNED_AT_ONCE: Final = 500
+_AT_ONCE: Final = 500  # deliveries that are replayed or pruned in a transaction
 _LONGEST_ERROR: Final = 2_000
 STATUSES: Final = ("new", "done", "dead")
 UNDONE: Final = ("new", "dead")
@@ -198,7 +198,10 @@ class Triggers(Feature):
     async def claim_deliveries(
         self, triggers: Sequence[str], limit: int, ttl_ms: int
     ) -> list[tuple[DeliveryRow, bytes]]:
-        """Take deliveries that are due, those longest due of each trigger first; two workers at once take different ones."""
+        """Take deliveries that are due, those longest due of each trigger first; two workers at once take different ones.
+
+        Triggers share what there is room for, in the order given; some may be left although more were due.
+        """
         return await self._submit(lambda tx: _claim(tx, triggers, limit, ttl_ms), journal=False)
 
     async def apply(self, acts: Sequence[Act], taken: DeliveryRow | None = None) -> list[dict[str, Any]]:
@@ -221,6 +224,10 @@ class Triggers(Feature):
         """Let a dead delivery be tried again from the beginning; one that is new is due at once, and one that is done stays so."""
         return await self._submit(lambda tx: _replay(tx, trigger, key, by, via), journal=False)
 
+    async def replay_dead(self, trigger: str, until: int, *, by: str, via: str) -> int:
+        """Let some of the deliveries be tried again that were dead at a time; returns how many, and 0 when none is left."""
+        return await self._submit(lambda tx: _replay_dead(tx, trigger, until, by, via), journal=False)
+
     async def delete_trigger(self, name: str, *, by: str, via: str) -> None:
         """Forget a trigger that no worker declares. Its deliveries stay."""
         await self._submit(lambda tx: _delete(tx, name, by, via), journal=False)
@@ -228,7 +235,7 @@ class Triggers(Feature):
     async def prune_deliveries(self, before: int) -> int:
         """Delete some deliveries that ended before a time; returns how many."""
         return await self._submit(
-            lambda tx: _counted(tx, "prune_deliveries", before=before, limit=_PRUNED_AT_ONCE), journal=False
+            lambda tx: _counted(tx, "prune_deliveries", before=before, limit=_AT_ONCE), journal=False
         )
 
     async def deliveries(
@@ -296,10 +303,9 @@ def _claim(
     tx: Transaction, triggers: Sequence[str], limit: int, ttl_ms: int
 ) -> Asking[list[tuple[DeliveryRow, bytes]]]:
     taken: list[tuple[DeliveryRow, bytes]] = []
-    for name in sorted(triggers):
-        if len(taken) >= limit:
-            break
-        for found in (yield from tx.rows("due_deliveries", trigger=name, limit=limit - len(taken))):
+    share = max(limit // max(len(triggers), 1), 1)
+    for name in triggers[:limit]:
+        for found in (yield from tx.rows("due_deliveries", trigger=name, limit=share)):
             row, body = DeliveryRow(*found[:-1]), bytes(found[-1])
             crashed = row.claims - row.attempts >= _MOST_CRASHES
             made = yield from tx.row(
@@ -385,6 +391,14 @@ def _replay(tx: Transaction, trigger: str, key: str, by: str, via: str) -> Askin
     if found is None:
         raise unknown_delivery(trigger, key)
     return DeliveryRow(*found[:-1])
+
+
+def _replay_dead(tx: Transaction, trigger: str, until: int, by: str, via: str) -> Asking[int]:
+    found = yield from tx.rows("replay_dead_deliveries", trigger=trigger, until=until, limit=_AT_ONCE)
+    if found:
+        tx.changed(NEWS)
+        yield from audit.note(tx, "", by, via, "replay_delivery", {"trigger": trigger, "count": len(found)})
+    return len(found)
 
 
 def outcome_of(row: DeliveryRow) -> list[dict[str, Any]]:

@@ -36,7 +36,7 @@ _MOST_SIGNATURES: Final = 20  # that a request may offer
 _MOST_FIELDS: Final = 1_000
 _MOST_HEADERS: Final = 64
 _LONGEST_HEADER: Final = 2_000
-_CREDENTIALS: Final = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key"})
+_CREDENTIALS: Final = re.compile(r"cookie|.*(authorization|signature|secret|token|password|api-?key).*")
 _ALGORITHMS: Final = ("sha1", "sha256", "sha384", "sha512")
 Algorithm = Literal["sha1", "sha256", "sha384", "sha512"]
 Encoding = Literal["hex", "base64"]
@@ -261,6 +261,8 @@ def secret_bytes(verify: Verify, text: str) -> bytes:
     """Read a secret as the scheme has it; `BadArguments`, without its text, if it is none."""
     if not text.strip():
         raise BadArguments("it is empty")
+    if verify.scheme == "bearer" and text != text.strip():
+        raise BadArguments("it has white space around it, which no header has")
     if verify.scheme != "standard":
         return text.encode(errors="surrogateescape")
     try:
@@ -294,26 +296,27 @@ def check(
     found = _Headers(headers)
     if verify.scheme == "bearer":
         scheme, _, given = found.one(verify.header).partition(" ")
-        fits = [hmac.compare_digest(_bytes(given.strip()), secret) for secret in secrets]
+        token = hashlib.sha256(_bytes(given.strip())).digest()  # so that not even the length of a secret can be timed
+        fits = [hmac.compare_digest(token, hashlib.sha256(secret).digest()) for secret in secrets]
         if scheme.lower() != "bearer" or not any(fits):
             raise Forged("the token is not the one that is expected")
         return Verified(found.one(verify.id) if verify.id else _digest(body))
     offered, at = _signatures(verify, found)
     if "{timestamp}" in verify.signed:
         _check_time(at, now_ms, verify.tolerance_ms)
-    parts = {"body": body, "timestamp": at.encode(), "id": _bytes(found.one(verify.id)) if verify.id else b""}
+    id = found.one(verify.id) if verify.id else ""
+    if verify.scheme == "standard" and "." in id:  # or a part of the body could be read as the time
+        raise Forged(f"the header {verify.id} has a full stop in it, which separates what is signed")
+    parts = {"body": body, "timestamp": at.encode(), "id": _bytes(id)}
     text = b"".join(
         parts[piece] if nth % 2 else piece.encode() for nth, piece in enumerate(_PLACE.split(verify.signed))
     )
-    fits = [
-        hmac.compare_digest(_bytes(given), _signature(verify, secret, text))
-        for secret in secrets
-        for given in offered[:_MOST_SIGNATURES]
-    ]
+    made = [_signature(verify, secret, text) for secret in secrets]
+    fits = [hmac.compare_digest(_bytes(given), each) for each in made for given in offered[:_MOST_SIGNATURES]]
     if not any(fits):
         raise Forged("the signature does not fit: the secret is another one, or the request was changed on its way")
     if verify.id is not None:
-        return Verified(found.one(verify.id))
+        return Verified(id)
     return _inside(verify, body, at)
 
 
@@ -408,6 +411,7 @@ def kept_headers(verify: Verify, headers: Iterable[tuple[str, str]]) -> dict[str
     """Choose the headers that are kept with a delivery: none with credentials or a signature, and not without bound."""
     found: dict[str, str] = {}
     for name, value in headers:
-        if name not in _CREDENTIALS and name != verify.header and len(found) < _MOST_HEADERS:
+        kept = name in (verify.id, verify.timestamp) or not _CREDENTIALS.fullmatch(name)
+        if kept and name != verify.header and len(found) < _MOST_HEADERS:
             found.setdefault(name, value[:_LONGEST_HEADER].replace("\0", ""))
     return found

@@ -153,7 +153,7 @@ class Notifications(Deliveries):
 
     async def _take(self) -> int | None:
         """Begin to send what is due, of each notification as much as there is room for; returns when more is."""
-        on_their_way = Counter(task.get_name() for task in self._busy)
+        on_their_way = Counter(self._busy.values())
         rooms = {name: room for name in self._triggers if (room := _AT_ONCE - on_their_way[name]) > 0}
         if not rooms:
             return None  # each that ends wakes this

@@ -48,8 +48,8 @@ class Round(abc.ABC):
         """Tell the store what must be known there before the worker counts as begun."""
 
     def changed(self, changes: Changes) -> None:
-        """Hear of a commit."""
-        if self.news in changes:
+        """Hear of a commit. One that changed much says only that: an empty name."""
+        if self.news in changes or "" in changes:
             self.wake()
 
     def wake(self) -> None:

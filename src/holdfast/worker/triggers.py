@@ -2,7 +2,8 @@
 
 Look here when a delivery stays new, or is tried again and again.
 
-Each delivery is mapped by itself, so one that takes long holds up no other. The mapping is the user's code: it may raise, hang
+Each delivery is mapped by itself, so one that takes long holds up no other; nor do many of one trigger hold up another's, because
+no trigger has more than half of the room, and what is left is shared. The mapping is the user's code: it may raise, hang
 or return nonsense. Then the delivery is tried again as its trigger says, and is dead at last, for a person to look at.
 """
 
@@ -14,7 +15,8 @@ import functools
 import inspect
 import json
 import time
-from collections.abc import Awaitable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Collection, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
@@ -158,7 +160,7 @@ class Deliveries(Round):
         super().__init__(store.clock)
         self._store, self._measures, self._mapper, self._apply = store, measures, mapper, apply
         self._triggers: dict[str, TriggerSpec] = {}
-        self._busy: set[asyncio.Task[None]] = set()
+        self._busy: dict[asyncio.Task[None], str] = {}  # what is being mapped -> its trigger
         self._declare_at = self._prune_at = 0.0  # in the time of time.monotonic()
 
     def serve(self, served: Served) -> None:
@@ -185,26 +187,34 @@ class Deliveries(Round):
 
     async def turn(self) -> int | None:
         """Begin to map what is due, as far as there is room."""
-        if not self._triggers:
+        triggers = self._triggers  # others may be served before this has ended
+        if not triggers:
             return None
         await self._tend()
-        names = list(self._triggers)
+        room, names = _AT_ONCE - len(self._busy), self._with_room(triggers)
+        if room <= 0 or not names:
+            return None  # each that ends wakes this
         due = await self._store.next_delivery(names)
-        room = _AT_ONCE - len(self._busy)
-        if due is None or due > self._store.clock.now() or not room:
-            return due if room else None  # each that ends wakes this
+        if due is None or due > self._store.clock.now():
+            return due
         taken = await self._store.claim_deliveries(names, room, TTL_MS)
         for row, body in taken:
-            self._begin(self._triggers[row.trigger], row, body)
-        return AT_ONCE if len(taken) == room else due
+            self._begin(triggers[row.trigger], row, body)
+        return AT_ONCE if taken else due
+
+    def _with_room(self, triggers: Collection[str]) -> list[str]:
+        """Name the triggers of which more may be mapped now, those with the least under way first."""
+        most = _AT_ONCE if len(triggers) == 1 else _AT_ONCE // 2
+        busy = Counter(self._busy.values())
+        return sorted((name for name in triggers if busy[name] < most), key=lambda name: (busy[name], name))
 
     def _begin(self, spec: TriggerSpec, row: DeliveryRow, body: bytes) -> None:
-        task = asyncio.get_running_loop().create_task(self._handle(spec, row, body), name=row.trigger)
-        self._busy.add(task)
+        task = asyncio.get_running_loop().create_task(self._handle(spec, row, body))
+        self._busy[task] = row.trigger
         task.add_done_callback(self._handled)
 
     def _handled(self, task: asyncio.Task[None]) -> None:
-        self._busy.discard(task)
+        self._busy.pop(task, None)
         self.wake()
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a delivery could not be ended; it is tried again", exc_info=error)

@@ -109,7 +109,7 @@ class Requests:
         endpoint = dice.choice(PATHS)
         if endpoint.method == "DELETE" and dice.random() < 0.8:
             endpoint = next(each for each in PATHS if each.method == "POST")  # or there would soon be nothing left
-        who, needs, body = Fixed(dice.choice(self.who)), Fixed(endpoint.needs), b""
+        who, needs, body = Fixed(dice.choice(self.who)), Fixed(endpoint.needs or ""), b""
         path, question = self._path(dice, endpoint.path)
         if dice.random() < 0.08:
             path, needs = dice.choice([*OPEN, "/session"]), Fixed("")

@@ -1,0 +1,243 @@
+"""`holdfast triggers`: all that starts agents by itself, what came for it and what became of that; to replay what is dead."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+
+from holdfast.cli.options import db_option, json_option, subcommand
+from holdfast.cli.stores import existing
+from holdfast.cli.view.advice import command
+from holdfast.cli.view.console import answer, block, console, print_json, table
+from holdfast.cli.view.screen import Text
+from holdfast.client.client import Client
+from holdfast.client.documents import body_text
+from holdfast.client.edge import Edge
+from holdfast.client.schedules import ScheduleInfo
+from holdfast.client.triggers import DeliveryInfo, TriggerInfo
+from holdfast.errors import UnknownTrigger
+from holdfast.values.text import cut
+from holdfast.words.durations import spoken
+from holdfast.words.triggers import Delivery
+
+_STYLES: Final = {"dead": "red", "failed": "red", "new": "yellow", "done": "green", "completed": "green"}
+_SHOWN: Final = 4_000  # characters of a body; --json has all
+_WIDE: Final = 60  # characters of what is only one column
+
+
+@subcommand()
+@click.argument("name", metavar="[NAME]", required=False)
+@click.argument("delivery", metavar="[ID]", required=False)
+@click.option("--status", type=click.Choice(["new", "done", "dead"]), help="With NAME: only deliveries in this state.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="With NAME: at most so many."
+)
+@click.option("--replay", metavar="ID", help="Try this delivery of NAME again, when what it failed for is mended.")
+@click.option("--replay-dead", is_flag=True, help="Try all dead deliveries of NAME again.")
+@click.option("--delete", is_flag=True, help="Forget NAME, whose code is gone. What came for it stays for 30 days.")
+@db_option
+@json_option
+async def triggers(
+    name: str | None, delivery: str | None, status: str | None, limit: int, replay: str | None, replay_dead: bool, delete: bool,
+    db: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """List what starts agents by itself, and what came for it.
+
+    With NAME its deliveries are listed, with ID one of them is shown whole. A delivery that is dead was tried as often as its
+    trigger says: look at its error, mend the cause, and replay it.
+    """
+    done = [replay is not None, replay_dead, delete]
+    if sum(done) > 1 or (delivery is not None and (any(done) or status is not None)):
+        raise click.UsageError("give one of ID, --status, --replay, --replay-dead and --delete")
+    if name is None and (any(done) or status is not None):
+        raise click.UsageError("name the trigger")
+    async with existing(db) as hf:
+        if name is None:
+            _show_all(await hf.triggers(), await hf.schedules(), hf, as_json=as_json)
+        elif delivery is not None:
+            _show_whole(*await Edge(hf).delivery(name, delivery), as_json=as_json)
+        elif delete:
+            await _delete(hf, name, as_json=as_json)
+        elif replay is not None:
+            _replayed(await hf.replay_delivery(name, replay), as_json=as_json)
+        elif replay_dead:
+            count = await hf.replay_dead(name)
+            if as_json:
+                print_json({"replayed": count})
+            else:
+                answer(
+                    f"{count} dead deliveries of {name} are tried again."
+                    if count
+                    else f"No delivery of {name} is dead."
+                )
+        else:
+            await _show_one(hf, name, status, limit, as_json=as_json)
+
+
+# All
+
+
+def _show_all(found: Sequence[TriggerInfo], schedules: Sequence[ScheduleInfo], hf: Client, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"triggers": [_dict(each) for each in found], "schedules": [_dict(each) for each in schedules]})
+        return
+    if not found and not schedules:
+        answer(
+            f"Nothing starts by itself in {Edge(hf).url}. Workers declare it: @holdfast.on.webhook, @agent(schedule=...)."
+        )
+        return
+    made = table("name", "kind", "declared", "workers", "waiting", "dead", "done", "lag", "last", "")
+    for each in found:
+        workers = Text(str(each.workers), "" if each.workers else "yellow")
+        made.add_row(Text(each.name, "bold"), each.kind, _declared(each), workers, _count(each.waiting, "yellow"),
+                     _count(each.dead, "red"), str(each.done), _lag(each.lag_s), _at(each.last_at), "")  # fmt: skip
+    now = datetime.now(UTC)
+    for one in schedules:
+        late_s = 0.0 if one.due_at is None else max((now - one.due_at).total_seconds(), 0)
+        ended = one.last_status or ("" if one.last_run is None else "deleted")
+        told = ", ".join(filter(None, [ended, f"{one.missed} missed" if one.missed else ""]))
+        state = "" if one.state == "active" else f" ({one.state})"
+        made.add_row(Text(one.name, "bold"), "schedule", cut(f"{one.agent}, {one.times}{state}", _WIDE), "", "", "",
+                     str(one.begun), _lag(late_s), _at(one.last_at), Text(told, _STYLES.get(ended, "")))  # fmt: skip
+    console().print(made)
+    notes = ["Times are in UTC."]
+    if any(each.dead for each in found):
+        notes.append("`holdfast triggers NAME --status dead` says why deliveries are dead.")
+    if any(not each.workers for each in found):
+        notes.append("No worker has the code of a trigger with 0 workers: what comes for it waits.")
+    for note in notes:
+        answer(note, "dim")
+
+
+def _declared(each: TriggerInfo) -> str:
+    """Say in a few words what is declared; secrets are named by where they are."""
+    verify = each.config.get("verify")
+    if isinstance(verify, dict):
+        return cut(" ".join([verify.get("scheme", ""), *verify.get("secrets", ())]), _WIDE)
+    told = [
+        f"{name}={value}" for name, value in each.config.items() if isinstance(value, str | int | float) and value != ""
+    ]
+    return cut(" ".join(told), _WIDE)
+
+
+# One
+
+
+async def _show_one(hf: Client, name: str, status: str | None, limit: int, *, as_json: bool) -> None:
+    info = next((each for each in await hf.triggers() if each.name == name), None)
+    found = await hf.deliveries(trigger=name, status=status, limit=limit)
+    if info is None and not found:
+        if any(each.name == name for each in await hf.schedules()):
+            raise UnknownTrigger(f"{name!r} is a schedule; `holdfast schedules {name}` shows it")
+        raise UnknownTrigger(f"there is no trigger {name!r}; `holdfast triggers` lists those there are")
+    if as_json:
+        print_json({"trigger": None if info is None else _dict(info), "deliveries": [_dict(each) for each in found]})
+        return
+    if info is None:
+        answer(f"{name}: no trigger of this name is declared any more.", "bold")
+    else:
+        counts = f"{info.waiting} waiting, {info.dead} dead, {info.done} done in 30 days; workers with its code: {info.workers}"
+        answer(f"{name}: {info.kind}, {_declared(info)}; {counts}.", "bold")
+    if not found:
+        answer("Nothing came for it." if status is None else f"None of its deliveries is {status}.", "dim")
+        return
+    made = table("id", "state", "attempts", "received", "what became of it")
+    for each in found:
+        made.add_row(each.id, Text(each.status, _STYLES[each.status]), str(each.attempts or ""), _at(each.received_at),
+                     cut(_became(each), 200))  # fmt: skip
+    console().print(made)
+    if any(each.status == "dead" for each in found):
+        answer("Try one again, or all, when what they failed for is mended:", "dim",
+               command("triggers", name, "--replay", "ID"), command("triggers", name, "--replay-dead"))  # fmt: skip
+
+
+def _became(each: DeliveryInfo) -> str:
+    if each.status == "done":
+        return "; ".join(_done(each.outcome)) or "nothing was to be done"
+    if each.status == "dead":
+        return each.error or ""
+    if each.attempts and each.due_at is not None:
+        return f"{each.error} (again at {_at(each.due_at)})"
+    return "waits for a worker"
+
+
+def _done(outcome: Iterable[dict[str, Any]]) -> list[str]:
+    told = []
+    for act in outcome:
+        if "start" in act:
+            told.append(f"{'was there' if act.get('was_there') else 'started'}: {act['start']}")
+        elif "send" in act:
+            told.append(f"sent {act.get('topic')} to {act['send']}")
+        elif "decide" in act:
+            told.append(f"decided {act['decide']} for {act.get('by')}")
+        else:
+            told.append(json.dumps(act))
+    return told
+
+
+def _show_whole(info: DeliveryInfo, whole: Delivery, *, as_json: bool) -> None:
+    if as_json:
+        body, encoding = body_text(whole.body)
+        print_json({"delivery": _dict(info), "headers": dict(whole.headers), "body": body, "encoding": encoding})
+        return
+    on = console()
+    on.print(Text(f"{info.trigger} {info.id}", "bold").append(f"  {info.status}", _STYLES[info.status]), soft_wrap=True)
+    tried = f", failed {info.attempts} times" if info.attempts else ""
+    answer(f"Received {_at(info.received_at)} UTC, {info.size} bytes{tried}.")
+    if info.error is not None:
+        answer("Error:", "red")
+        block(on, info.error)
+    for line in _done(info.outcome):
+        block(on, line)
+    answer("Headers:", "dim")
+    for name, value in whole.headers.items():
+        block(on, f"{name}: {value}")
+    answer("Body:", "dim")
+    text = whole.text()
+    block(on, text[:_SHOWN])
+    if len(text) > _SHOWN:
+        answer(f"… and {len(text) - _SHOWN} characters more: --json prints all.", "dim")
+
+
+# Steering
+
+
+def _replayed(info: DeliveryInfo, *, as_json: bool) -> None:
+    if as_json:
+        print_json(_dict(info))
+    elif info.status == "done":
+        answer(f"Delivery {info.id} of {info.trigger} is done, and stays so: {cut(_became(info), 200)}.")
+    else:
+        answer(f"Delivery {info.id} of {info.trigger} is tried again.")
+
+
+async def _delete(hf: Client, name: str, *, as_json: bool) -> None:
+    workers = next((each.workers for each in await hf.triggers() if each.name == name), 0)
+    await hf.delete_trigger(name)
+    if as_json:
+        print_json({"deleted": name, "workers": workers})
+        return
+    answer(f"Trigger {name} is forgotten. What came for it stays for 30 days.")
+    if workers:
+        answer(f"It comes back within half a minute: {workers} workers have its code.", "yellow")
+
+
+def _dict(info: Any) -> dict[str, Any]:
+    return dataclasses.asdict(info)
+
+
+def _count(number: int, style: str) -> Text:
+    return Text(str(number), style if number else "")
+
+
+def _lag(lag_s: float) -> str:
+    return spoken(lag_s) if lag_s >= 1 else ""
+
+
+def _at(at: datetime | None) -> str:
+    return "" if at is None else f"{at:%Y-%m-%d %H:%M:%S}"

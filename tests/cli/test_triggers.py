@@ -1,0 +1,126 @@
+"""`holdfast triggers`: all that starts by itself, what came, and what became of it; replayed and forgotten at a terminal."""
+
+import asyncio
+
+import pytest
+
+import holdfast
+from holdfast import Delivery, Schedule, Start, Verify
+
+STORE = "sqlite:holdfast.db"
+
+
+@holdfast.agent(schedule=Schedule(every="1h"))
+async def hourly(text: str = "") -> str:
+    return text
+
+
+@holdfast.on.webhook("mail", verify=Verify.hmac("env:MAIL_SECRET", header="X-Mail"), retry=1)
+def mail(delivery: Delivery) -> Start | None:
+    if delivery.id.startswith("bad"):
+        raise ValueError("no such box")
+    return Start(hourly, delivery.text()) if delivery.body else None
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
+
+
+def served(*came, agents=(mail, hourly)):
+    """A worker is there for a while, and maps these."""
+
+    async def main():
+        async with asyncio.timeout(20), holdfast.open(STORE, agents=list(agents)) as hf:
+            while not await hf.triggers() or not await hf.schedules():
+                await asyncio.sleep(0.005)
+            for id, body in came:
+                await hf._receive("mail", "webhook", id, {"subject": "otters"}, body)
+            while await hf.deliveries(status="new"):
+                await asyncio.sleep(0.005)
+
+    asyncio.run(main())
+
+
+def test_all_in_one_list(cli):
+    served(("good", b"hello"), ("bad1", b"x"))
+    listed = cli("triggers").stdout
+    assert "hmac env:MAIL_SECRET" in listed
+    assert "hourly, every 3600s" in listed
+    assert "`holdfast triggers NAME --status dead` says why" in listed
+    assert "what comes for it waits" in listed  # its worker is gone
+    told = cli.json("triggers")
+    ((trigger,), (schedule,)) = told["triggers"], told["schedules"]
+    assert (trigger["name"], trigger["dead"], trigger["done"], trigger["waiting"]) == ("mail", 1, 1, 0)
+    assert schedule["name"] == "hourly"
+
+
+def test_one_and_what_came_for_it(cli):
+    served(("good", b"hello"), ("none", b""), ("bad1", b"x"), ("long", b"y" * 5_000), ("bytes", b"\xff"))
+    shown = cli("triggers", "mail").stdout
+    assert (
+        "mail: webhook, hmac env:MAIL_SECRET; 0 waiting, 1 dead, 4 done in 30 days; workers with its code: 0." in shown
+    )
+    assert "started: mail@good" in shown
+    assert "nothing was to be done" in shown
+    assert "ValueError: no such box" in shown
+    assert "holdfast triggers mail --replay-dead" in shown
+    (dead,) = cli.json("triggers", "mail", "--status", "dead")["deliveries"]
+    assert (dead["id"], dead["error"], dead["attempts"]) == ("bad1", "ValueError: no such box", 1)
+    assert len(cli.json("triggers", "mail", "--limit", "2")["deliveries"]) == 2
+    whole = cli("triggers", "mail", "bad1").stdout
+    assert "mail bad1  dead" in whole
+    assert "1 bytes, failed 1 times" in whole
+    assert "subject: otters" in whole
+    assert "ValueError: no such box" in whole
+    assert "1000 characters more" in cli("triggers", "mail", "long").stdout
+    told = cli.json("triggers", "mail", "long")
+    assert (len(told["body"]), told["encoding"], told["headers"]) == (5_000, "utf-8", {"subject": "otters"})
+    assert cli.json("triggers", "mail", "bytes")["body"] == "/w=="
+    assert "None of its deliveries is new." in cli("triggers", "mail", "--status", "new").stdout
+
+
+def test_replayed_and_forgotten(cli):
+    served(("good", b"hello"), ("bad1", b"x"), ("bad2", b"x"), ("bad3", b"x"))
+    assert "Delivery bad1 of mail is tried again." in cli("triggers", "mail", "--replay", "bad1").stdout
+    assert "is done, and stays so: started: mail@good." in cli("triggers", "mail", "--replay", "good").stdout
+    assert cli.json("triggers", "mail", "--replay", "bad1")["status"] == "new"
+    assert "2 dead deliveries of mail are tried again." in cli("triggers", "mail", "--replay-dead").stdout
+    assert "No delivery of mail is dead." in cli("triggers", "mail", "--replay-dead").stdout
+    assert cli.json("triggers", "mail")["trigger"]["waiting"] == 3
+    assert "waits for a worker" in cli("triggers", "mail").stdout
+    assert "is forgotten" in cli("triggers", "mail", "--delete").stdout
+    assert cli.json("triggers")["triggers"] == []
+    assert "no trigger of this name is declared any more" in cli("triggers", "mail").stdout
+    audit = cli("audit").stdout
+    assert "replay_delivery" in audit
+    assert "delete_trigger" in audit
+
+
+def test_what_is_refused(cli):
+    served()
+    for words, told in (
+        (["nobody"], "there is no trigger 'nobody'"),
+        (["hourly"], "is a schedule; `holdfast schedules hourly` shows it"),
+        (["mail", "none"], "has no delivery 'none'"),
+        (["mail", "--replay", "none"], "has no delivery 'none'"),
+        (["nobody", "--replay-dead"], "there is no trigger 'nobody'"),
+        (["nobody", "--delete"], "there is no trigger 'nobody'"),
+        (["--replay", "x"], "name the trigger"),
+        (["--status", "dead"], "name the trigger"),
+        (["mail", "x", "--delete"], "give one of"),
+        (["mail", "--replay", "x", "--replay-dead"], "give one of"),
+        (["mail", "--status", "late"], "'late' is not one of"),
+    ):
+        refused = cli("triggers", *words)
+        assert refused.exit_code != 0
+        assert told in " ".join(refused.stderr.split()), (words, refused.stderr)
+
+
+def test_none(cli):
+    async def opened():
+        async with holdfast.open(STORE):
+            pass
+
+    asyncio.run(opened())
+    assert "Nothing starts by itself in" in cli("triggers").stdout
