@@ -482,6 +482,7 @@ class Checkpoint:
 
     verb: ClassVar[str] = "checkpoint"
     state: object
+    by_change: bool = False  # store what changed since the one before, if that is less
 
 
 @dataclass(slots=True)
@@ -545,6 +546,15 @@ class Runtime(Protocol):
 
     def place(self, name: str) -> str:
         """A name for what begins here, unlike any other in the scope around it, and the same in every run of this code."""
+        ...
+
+    def recorded(self, label: str) -> bool:
+        """Does the journal have the outcome of the call that takes the next key of this label, in this task?"""
+        ...
+
+    @property
+    def backlog(self) -> int | None:
+        """The number of messages that came and nobody has received; None while the run is replayed. It is not the same each time."""
         ...
 
     def ahead(self, names: str) -> Iterator[Recorded]:

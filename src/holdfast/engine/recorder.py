@@ -128,6 +128,7 @@ class Recorder:
         withdraws: Sequence[str] = (),
         talks: Sequence[Talking] = (),
         checkpoint: bool = False,
+        releases: tuple[int, int] | None = None,
         inbox_seen: int | None = None,
         transition: Transition | None = None,
         then: Callable[[Event], None] | None = None,
@@ -159,7 +160,7 @@ class Recorder:
             talks,
         )
         append.inbox_seen, append.transition = inbox_seen, transition
-        append.checkpoint_seq = event.seq if checkpoint else None
+        append.checkpoint_seq, append.releases = event.seq if checkpoint else None, releases
         if "inputs" in data:
             append.parts = self.inputs.taken()
         if children or transition is not None or (text is not None and len(text) > BLOB_BYTES):
