@@ -44,6 +44,7 @@ MEASUREMENTS = {
     16: "checking",
     17: "forks",
     18: "schedules",
+    20: "reducers",
 }
 HEADS = ("", "what", "measured", "ratio", "target", "")
 

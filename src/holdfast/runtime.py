@@ -553,8 +553,8 @@ class Runtime(Protocol):
         ...
 
     @property
-    def backlog(self) -> int | None:
-        """The number of messages that came and nobody has received; None while the run is replayed. It is not the same each time."""
+    def live(self) -> bool:
+        """Is the run past all that is recorded? Not the same each time: nothing that is recorded may depend on it."""
         ...
 
     def ahead(self, names: str) -> Iterator[Recorded]:

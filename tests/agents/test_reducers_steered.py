@@ -113,9 +113,10 @@ async def test_a_cancelled_one_ends_with_its_children():
 async def test_failed_commands_and_questions_without_an_answer_are_events():
     async with holdfast.testing.open(agents=[case]) as hf:
         run = await hf.start(case, id="r")
-        await opened(run, "bad", "dig bad", "ask early", "ask never")
+        await opened(run, "bad", "dig bad", "ask early")
         question = await run.wait_for_question()
         await hf.answer(question, "yes", by="ana")
+        await opened(run, "ask never")
         await until(run, 9)
         await hf.advance("2h")
         await until(run, 11)
@@ -174,12 +175,14 @@ async def test_a_copy_in_another_store_has_the_state_that_is_told_by_changes(tmp
 async def test_a_rehearsal_of_one_comes_to_the_same():
     async with holdfast.testing.open(agents=[case]) as hf:
         run = await hf.start(case, id="r")
-        await opened(run, *NAMES)
-        await until(run, 24)
+        for count, name in enumerate(NAMES, 1):
+            await opened(run, name)
+            await until(run, 2 * count)
+            await hf.advance("1s")
         await run.send(Closed())
         await run.result(timeout=10)
         (rehearsed,) = await holdfast.testing.rehearse(hf, ["r"], [case])
-        assert rehearsed.result.count == 12
+        assert rehearsed.stopped == ""
         assert rehearsed.difference.same, rehearsed.difference.parted
         replayed = await hf.replay("r", [case])
         assert replayed.fits, replayed.reason
@@ -196,5 +199,7 @@ async def test_a_backlog_is_folded_in_order_and_stored_about_once():
         await run.send(Closed())
         end = await run.result(timeout=20)
         assert len(end.seen) == 1500
-        carried = [event.data["unread"] async for event in run.events(follow=False) if event.kind == "checkpoint"]
-        assert sum(map(len, carried)) < 500
+        stored = [event.data async for event in run.events(follow=False) if event.kind == "checkpoint"]
+        assert len(stored) > 10
+        assert any(data["waiting"] for data in stored)  # by where they stand
+        assert sum(len(data["unread"]) + len(data["choices"]["reducer"]["line"]) for data in stored) < 500

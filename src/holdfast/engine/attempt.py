@@ -103,12 +103,13 @@ class Former(Protocol):
 class Kept:
     """Choices that agent code has made so far, and facts it was told. A checkpoint carries most of them."""
 
-    __slots__ = ("asked_any", "choices", "former", "means", "overrides", "plan", "released", "shape", "stored")
+    __slots__ = ("asked_any", "choices", "former", "letters", "means", "overrides", "plan", "released", "shape", "stored")
 
     def __init__(self) -> None:
         self.asked_any = False  # the agent has made a durable call
         self.shape: Shape | None = None  # of its state, from `restore` on
         self.stored: Chain | None = None  # its state at the last checkpoint, if the next one may be told by what changed
+        self.letters: list[Event] = []  # messages that the checkpoint names, until the agent goes on from it
         self.released = 0  # up to here the inbox has no copies of messages
         self.plan: list[list[Any]] = []
         self.choices: dict[str, Any] = {}
@@ -124,6 +125,9 @@ class Kept:
 
     def stores(self, stored: Chain) -> None:
         self.stored = stored
+
+    def recall(self, letters: list[Event]) -> None:
+        self.letters = letters
 
     def release(self, position: int) -> tuple[int, int] | None:
         """Have the inbox give up copies up to this position: from where to where that is new."""
@@ -466,13 +470,6 @@ class Attempt:
                 event,
             )
             raise Suspended from None
-
-    def backlog(self) -> int | None:
-        """Count the messages in the journal that the agent has not received; None while it is replayed."""
-        if not self.life.live:
-            return None
-        coming = sum(event.kind == "message.received" for event in self.pen.undelivered.values())
-        return self.inbox.mailbox.count() + coming
 
     def asks_instead(self) -> str:
         """The calls that the code makes where it does not do what is recorded, of which the journal knows nothing."""

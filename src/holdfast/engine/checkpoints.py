@@ -7,6 +7,8 @@ and not used (unread messages, patches) is carried along in the event itself.
 Where the agent's state may be told by what changed in it (a reducer's), a checkpoint names those before it that it is made of
 (`chain`): the last one that stored the state whole, and the changes since (values/deltas.py).
 
+Such a checkpoint also names the messages that nobody has received (`waiting`) instead of carrying them: a reducer may have very many.
+
 With a checkpoint the inbox gives up its copies of messages, because the journal has them.
 """
 
@@ -20,7 +22,7 @@ from holdfast.engine.attempt import Attempt, Call, Site
 from holdfast.errors import HoldfastError
 from holdfast.runtime import Checkpoint, Restore
 from holdfast.store.checkpoints import state_texts
-from holdfast.values.deltas import Chain, whole
+from holdfast.values.deltas import Chain, ranges, whole
 from holdfast.words.model import Event
 
 
@@ -68,6 +70,8 @@ class CheckpointCall(Call):
         attempt, text, before = self.attempt, self._text, self.attempt.kept.stored
         releases = attempt.kept.release(attempt.inbox.seen - _COPIES)
         data = _carried(attempt)
+        if self._by_change:
+            data["unread"], data["waiting"] = [], ranges(seq for seq, *_ in data["unread"])
         if self._by_change and before is not None and (changed := before.told(text)) is not None:
             data["chain"], text = before.events, changed
         attempt.pen.record("checkpoint", self.key, data, text, checkpoint=True, releases=releases)
@@ -123,13 +127,19 @@ class CheckpointCall(Call):
 
 
 async def recall(attempt: Attempt) -> None:
-    """Read the rest of a state that is told by what changed in it."""
+    """Read what a reducer's checkpoint only names: the rest of a state that is told by changes, and messages nobody has received."""
     event = attempt.journal.checkpoint
     if event is None or attempt.spec.folding is None:
         return
     texts = await state_texts(attempt.host.store, attempt.run.id, event)
     event.value, event.blob = whole(texts), None
     attempt.kept.stores(Chain(event.value, [*event.data.get("chain", ()), event.seq], sum(map(len, texts[1:]))))
+    waiting = [seq for first, last in event.data.get("waiting", ()) for seq in range(first, last + 1)]
+    letters = await attempt.host.store.events_at(attempt.run.id, waiting) if waiting else []
+    for letter in letters:
+        if letter.blob is not None:
+            attempt.pen.texts[letter.blob] = (await attempt.host.store.blob(letter.blob)).decode()
+    attempt.kept.recall(letters)
 
 
 def _carried(attempt: Attempt) -> dict[str, Any]:
@@ -157,6 +167,8 @@ def _resumed(attempt: Attempt) -> Event:
     if origin is not None:
         forks.become(attempt, origin)
         attempt.inbox.mailbox.stand_in(event.data["stand_ins"])
+    for letter in attempt.kept.letters:
+        attempt.inbox.mailbox.message(letter)
     for seq, data, text, at in event.data["unread"]:
         attempt.inbox.mailbox.message(Event(seq, "message.received", None, data, text, at=at))
     return event

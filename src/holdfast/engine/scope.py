@@ -137,8 +137,8 @@ class Scope:
         return self.attempt.identity.coming(self.path, label) in self.attempt.journal.closed
 
     @property
-    def backlog(self) -> int | None:
-        return self.attempt.backlog()
+    def live(self) -> bool:
+        return self.attempt.life.live
 
     def at_home(self) -> Scope:
         """The scope of the task that is running, if it is one of this run.

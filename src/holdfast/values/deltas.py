@@ -78,6 +78,23 @@ def whole(texts: Iterable[str]) -> str:
     return _encode(tree)
 
 
+def ranges(numbers: Iterable[int]) -> list[list[int]]:
+    """Tell numbers that count up by the first and the last of those that follow each other.
+
+    Example:
+        ```python
+        assert ranges([3, 4, 5, 9]) == [[3, 5], [9, 9]]
+        ```
+    """
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return found
+
+
 def _same(one: Any, other: Any) -> bool:
     return bool(one == other) and _encode(one) == _encode(other)
 

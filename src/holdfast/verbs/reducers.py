@@ -15,8 +15,7 @@ and children are runs. A step cannot be left alone like that. If one is always u
 checkpoint was.
 
 Whether a checkpoint is due is asked only when the run is live. No replay comes to one, because it starts at the last; so the answer may
-depend on what is not recorded, such as how many messages wait (each is stored with the checkpoint once more), and another `every=`
-moves nothing that is recorded. What does order events (`_limit`) is the same in every life: it is carried by the checkpoint.
+depend on what no history has, and another `every=` moves nothing that is recorded. What does order events (`_limit`) is the same in every life: it is carried by the checkpoint.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ TOPIC: Final = "event"
 """The topic of messages that are events of a reducer."""
 EVERY: Final = 100  # events between two checkpoints, unless the reducer says otherwise
 _BYTES: Final = 1_000  # of state for which one event more comes between two checkpoints, so that their cost stays small
-_WAITING: Final = 4  # events that are folded for each that waits and is stored again by a checkpoint
+_WAITING: Final = 4  # events that are folded for each that stands in line and is stored again by a checkpoint
 _APART: Final = "a message was kept apart, because it is no event of this reducer: "
 _log: Final = logger("holdfast")
 _NAMED: Final = re.compile(r'\{\s*"(\w+)"\s*:')
@@ -711,9 +710,8 @@ class _Life:
     # Checkpoints
 
     def _may_store(self) -> bool:
-        """Is the run live, and little enough waits to be folded that a checkpoint would store again?"""
-        backlog = self._runtime.backlog
-        return backlog is not None and self._folded - self._stored >= _WAITING * (backlog + len(self._line))
+        """Is the run live, and little enough in line that a checkpoint would store again?"""
+        return self._runtime.live and self._folded - self._stored >= _WAITING * len(self._line)
 
     async def _store(self, state: Any, event: Any) -> Any:
         """Store the state before this event is folded, unless something in line cannot be stored."""

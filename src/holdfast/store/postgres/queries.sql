@@ -476,3 +476,8 @@ SELECT {trigger} FROM triggers WHERE name = :name FOR UPDATE
 SELECT {delivery}, body FROM deliveries WHERE trigger = :trigger AND status = 'new' AND due_at <= :now
   AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
 ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
+
+-- name: release_messages
+UPDATE signals SET value = NULL
+WHERE run_id = :run AND position > :position AND position <= :end AND kind = 'message.received' AND value IS NOT NULL
+  AND substr(signal_id, 1, 5) <> 'fork:'
