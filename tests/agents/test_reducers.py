@@ -298,7 +298,9 @@ async def test_an_event_of_no_known_type_is_refused_or_kept_apart(caplog):
         assert await run.result(timeout=10) == Ledger(0, ("reminder 4",))
         notes = [event.data["text"] async for event in run.events(follow=False) if event.kind == "note"]
         assert len(notes) == 6
-        assert all(note.startswith("a message was kept apart, because it is no event of this reducer: ") for note in notes)
+        assert all(
+            note.startswith("a message was kept apart, because it is no event of this reducer: ") for note in notes
+        )
         assert not any("\x1b" in note for note in notes)
         told = [record.getMessage() for record in caplog.records if "kept apart" in record.getMessage()]
         assert len(told) == 6

@@ -122,7 +122,7 @@ async def test_failed_commands_and_questions_without_an_answer_are_events():
         await until(run, 11)
         await run.send(Closed())
         end = await run.result(timeout=10)
-        assert [each for each in end.seen if "=" in each and "look" not in each][0] == "ask early=yes"
+        assert next(each for each in end.seen if "=" in each and "look" not in each) == "ask early=yes"
         errors = [each for each in end.seen if "Error" in each or "Expired" in each]
         assert len(errors) == 3, end.seen
         assert "look=ValueError: nothing there" in errors

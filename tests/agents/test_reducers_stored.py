@@ -167,7 +167,9 @@ async def test_another_type_of_state_goes_on_from_what_changed_in_the_old_one():
 
 
 def doubled(state: Books, event: Paid | Late | Closed) -> Books | tuple[Books, list[holdfast.Command]]:
-    return booked(state, Paid(event.account, 2 * event.cents) if isinstance(event, Paid) and event.cents == 17 else event)
+    return booked(
+        state, Paid(event.account, 2 * event.cents) if isinstance(event, Paid) and event.cents == 17 else event
+    )
 
 
 def raising(state: Books, event: Paid | Late | Closed) -> Books | tuple[Books, list[holdfast.Command]]:
@@ -193,9 +195,7 @@ async def test_a_change_of_the_function_is_found_where_it_comes_to_another_state
         assert found.verdict == "differs"
         assert told in found.present
         event = int(found.reason.partition("(event ")[2].partition(")")[0])
-        count = next(
-            each.data["choices"]["reducer"]["folded"] for each in await checkpoints(run) if each.seq == event
-        )
+        count = next(each.data["choices"]["reducer"]["folded"] for each in await checkpoints(run) if each.seq == event)
         assert 17 < count <= 24  # the first one that was stored behind it
         assert found.line.startswith("test_reducers_stored.py:") or "test_reducers_stored.py:" in found.line
 
@@ -272,7 +272,9 @@ async def test_a_type_that_the_code_learns_later_stops_no_run():
         end = await run.result(timeout=10)
         assert "refunded b" in end["last"] if isinstance(end, dict) else "refunded b" in end.last
         notes = [event.data["text"] async for event in run.events(follow=False) if event.kind == "note"]
-        assert notes == ['a message was kept apart, because it is no event of this reducer: {"Refunded":{"account":"a"}}']
+        assert notes == [
+            'a message was kept apart, because it is no event of this reducer: {"Refunded":{"account":"a"}}'
+        ]
 
 
 @pytest.mark.parametrize("after", [3, 50, 500])

@@ -105,7 +105,8 @@ def test_a_chain_ends_when_its_changes_are_as_long_as_the_state():
 
 
 @pytest.mark.parametrize(
-    "change", ["{}", "[]", '["?",1]', '["[",5,[["=",1]]]', '["+",2,1,[]]', '["+",0,9,[]]', '["{",{"a":["="]},[]]', "7", "[" * 9]
+    "change",
+    ["{}", "[]", '["?",1]', '["[",5,[["=",1]]]', '["+",2,1,[]]', '["+",0,9,[]]', '["{",{"a":["="]},[]]', "7", "[" * 9],
 )
 def test_damaged_changes_are_told(change):
     with pytest.raises(NotStorable, match="cannot be put together"):

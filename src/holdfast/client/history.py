@@ -417,7 +417,7 @@ class State(_Inside):
 async def state(
     client: Base, run: str, at: int | None = None, agents: Iterable[Agent[..., Any] | ModuleType] | None = None
 ) -> State | None:
-    """Find the state that held at an event: that of the last checkpoint up to it, or of a reducer whose code is here the very one."""
+    """Find the state that held at an event: that of the last checkpoint up to it; of a reducer whose code is here, the very one."""
     row = await client._run_row(run)
     seq = row.checkpoint_seq
     if at is not None:

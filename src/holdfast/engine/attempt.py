@@ -103,12 +103,25 @@ class Former(Protocol):
 class Kept:
     """Choices that agent code has made so far, and facts it was told. A checkpoint carries most of them."""
 
-    __slots__ = ("asked_any", "choices", "former", "letters", "means", "overrides", "plan", "released", "shape", "stored")
+    __slots__ = (
+        "asked_any",
+        "choices",
+        "former",
+        "letters",
+        "means",
+        "overrides",
+        "plan",
+        "released",
+        "shape",
+        "stored",
+    )
 
     def __init__(self) -> None:
         self.asked_any = False  # the agent has made a durable call
         self.shape: Shape | None = None  # of its state, from `restore` on
-        self.stored: Chain | None = None  # its state at the last checkpoint, if the next one may be told by what changed
+        self.stored: Chain | None = (
+            None  # its state at the last checkpoint, if the next one may be told by what changed
+        )
         self.letters: list[Event] = []  # messages that the checkpoint names, until the agent goes on from it
         self.released = 0  # up to here the inbox has no copies of messages
         self.plan: list[list[Any]] = []

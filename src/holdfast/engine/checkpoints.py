@@ -7,7 +7,7 @@ and not used (unread messages, patches) is carried along in the event itself.
 Where the agent's state may be told by what changed in it (a reducer's), a checkpoint names those before it that it is made of
 (`chain`): the last one that stored the state whole, and the changes since (values/deltas.py).
 
-Such a checkpoint also names the messages that nobody has received (`waiting`) instead of carrying them: a reducer may have very many.
+Such a checkpoint names the messages that nobody has received (`waiting`) instead of carrying them: there may be very many.
 
 With a checkpoint the inbox gives up its copies of messages, because the journal has them.
 """
@@ -24,7 +24,6 @@ from holdfast.runtime import Checkpoint, Restore
 from holdfast.store.checkpoints import state_texts
 from holdfast.values.deltas import Chain, ranges, whole
 from holdfast.words.model import Event
-
 
 _COPIES: Final = 100  # of the last messages that the inbox keeps, for people who look
 
@@ -127,7 +126,7 @@ class CheckpointCall(Call):
 
 
 async def recall(attempt: Attempt) -> None:
-    """Read what a reducer's checkpoint only names: the rest of a state that is told by changes, and messages nobody has received."""
+    """Read what a reducer's checkpoint only names: the rest of a state that is told by changes, and unread messages."""
     event = attempt.journal.checkpoint
     if event is None or attempt.spec.folding is None:
         return

@@ -1,11 +1,11 @@
 """Purity: a reducer's function, and what it calls, are read for what is not computing, when it is declared.
 
 Look here when a reducer is refused. The reading is of compiled code: which names it loads, what these are, and on which line. It
-follows the user's own plain functions, in whatever module they are, classes that it makes (`__init__`, `__post_init__`, `__new__`) and
-functions of `functools.partial`. Changes of what is outside are read from the source, if there is one.
+follows the user's own plain functions, in whatever module they are, classes that it makes (`__init__`, `__post_init__`, `__new__`)
+and functions of `functools.partial`. Changes of what is outside are read from the source, if there is one.
 
-What no reading sees (a clock behind a library or a property) the test kit finds (`holdfast.testing.fold`), and I/O in a running reducer
-pauses it, as in any strict agent.
+What no reading sees (a clock behind a library or a property) the test kit finds (`holdfast.testing.fold`), and I/O in a running
+reducer pauses it, as in any strict agent.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ _PURE: Final = frozenset(
         "uuid.uuid5",
         "pathlib.PurePath",
         "pathlib.PurePosixPath",
-        *(f"os.path.{name}" for name in ("basename", "commonpath", "dirname", "isabs", "join", "normpath", "split", "splitext")),
+        *(
+            f"os.path.{name}"
+            for name in ("basename", "commonpath", "dirname", "isabs", "join", "normpath", "split", "splitext")
+        ),
     }
 )
 _VALUES: Final = frozenset(

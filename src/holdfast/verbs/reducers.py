@@ -8,14 +8,15 @@ timers the next one is slept for. What they come to goes into the line of events
 a time and in the order of the journal, so a replay folds the same events in the same order.
 
 Before it folds an event it may take a checkpoint: once so many events were folded since the last one, and no step is under way. The
-checkpoint holds the state, by what changed in it if that is less; beside it, in the choices that checkpoints carry, is what the next
-era must know of commands (timers, children) and the events that are in line but not folded. Waiting for messages, timers and children
-is ended before a checkpoint and begun again behind it, which loses nothing: messages stay in the inbox, timers have absolute times,
-and children are runs. A step cannot be left alone like that. If one is always under way, no further message is taken until a
-checkpoint was.
+checkpoint holds the state, by what changed in it if that is less; beside it, in the choices that checkpoints carry, is what the
+next era must know of commands (timers, children) and the events that are in line but not folded. Waiting for messages, timers and
+children is ended before a checkpoint and begun again behind it, which loses nothing: messages stay in the inbox, timers have
+absolute times, and children are runs. A step cannot be left alone like that. If one is always under way, no further message is
+taken until a checkpoint was.
 
-Whether a checkpoint is due is asked only when the run is live. No replay comes to one, because it starts at the last; so the answer may
-depend on what no history has, and another `every=` moves nothing that is recorded. What does order events (`_limit`) is the same in every life: it is carried by the checkpoint.
+Whether a checkpoint is due is asked only when the run is live. No replay comes to one, because it starts at the last; so the answer
+may depend on what no history has, and another `every=` moves nothing that is recorded. What does order events (`_limit`) is the
+same in every life: it is carried by the checkpoint.
 """
 
 from __future__ import annotations
