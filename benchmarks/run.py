@@ -45,6 +45,7 @@ MEASUREMENTS = {
     17: "forks",
     18: "schedules",
     19: "queues",
+    20: "reducers",
 }
 HEADS = ("", "what", "measured", "ratio", "target", "")
 

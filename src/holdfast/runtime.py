@@ -506,6 +506,7 @@ class Checkpoint:
 
     verb: ClassVar[str] = "checkpoint"
     state: object
+    by_change: bool = False  # store what changed since the one before, if that is less
 
 
 @dataclass(slots=True)
@@ -569,6 +570,15 @@ class Runtime(Protocol):
 
     def place(self, name: str) -> str:
         """A name for what begins here, unlike any other in the scope around it, and the same in every run of this code."""
+        ...
+
+    def recorded(self, label: str) -> bool:
+        """Does the journal have the outcome of the call that takes the next key of this label, in this task?"""
+        ...
+
+    @property
+    def live(self) -> bool:
+        """Is the run past all that is recorded? Not the same each time: nothing that is recorded may depend on it."""
         ...
 
     def ahead(self, names: str) -> Iterator[Recorded]:

@@ -1,6 +1,5 @@
 """Reducers: agents that are one pure function from a state and an event to the next state and commands."""
 
-import asyncio
 import datetime as dt
 import json
 import math
@@ -81,21 +80,6 @@ ledger = holdfast.reducer(Ledger, every=3, name="ledger")(folded)
 def lines_of(*cents: int) -> list[str]:
     kinds = ("charge {double}", "ship shipped {cents}", "reminder {cents}", "asked True")
     return sorted(kind.format(cents=each, double=2 * each) for each in cents for kind in kinds)
-
-
-async def settled(hf, run, count):
-    """Until so many lines are in the state: each is the outcome of one command."""
-    async with asyncio.timeout(20):
-        while True:
-            await run.wait("waiting")
-            state = await run.state(await last(run))
-            if state is not None and len((await state.value())["lines"]) >= count:
-                return
-            await asyncio.sleep(0.002)
-
-
-async def last(run):
-    return [event.seq async for event in run.events(follow=False)][-1]
 
 
 async def test_commands_come_back_as_events():
@@ -292,7 +276,7 @@ def test_a_bad_command_is_refused_where_it_is_made(make):
 # Bad input
 
 
-async def test_an_event_of_no_known_type_is_refused_or_kept_apart():
+async def test_an_event_of_no_known_type_is_refused_or_kept_apart(caplog):
     async with holdfast.testing.open(agents=[ledger]) as hf:
         run = await hf.start(ledger, id="r")
         for sent in (3, Ledger(), Outcome("charge", 5)):
@@ -314,7 +298,13 @@ async def test_an_event_of_no_known_type_is_refused_or_kept_apart():
         assert await run.result(timeout=10) == Ledger(0, ("reminder 4",))
         notes = [event.data["text"] async for event in run.events(follow=False) if event.kind == "note"]
         assert len(notes) == 6
-        assert all("Placed | Reminder | Closed" in note and "\x1b" not in note for note in notes)
+        assert all(
+            note.startswith("a message was kept apart, because it is no event of this reducer: ") for note in notes
+        )
+        assert not any("\x1b" in note for note in notes)
+        told = [record.getMessage() for record in caplog.records if "kept apart" in record.getMessage()]
+        assert len(told) == 6
+        assert all("Placed | Reminder | Closed" in each and "send it again" in each for each in told)
 
 
 async def test_an_event_needs_a_reducer():

@@ -113,6 +113,17 @@ async def test_send_events(tmp_path):
     assert end.status == "paid"
 
 
+async def test_state_of_a_reducer():
+    """The state after its first event."""
+    guide = module(PAGE, "guide: reducer")
+    async with holdfast.testing.open(agents=[guide.order]) as hf:
+        run = await hf.start(guide.order, id="order-7")
+        await run.send(guide.Placed(20_000))
+        await run.wait_for_question()
+        seen = await module(PAGE, "guide: state of a reducer").seen(run)
+        assert seen == (1, {"cents": 20_000, "status": "asking"})
+
+
 @pytest.mark.parametrize(
     ("card", "starts"),
     [("good", "hf_"), ("empty", "declined: no money"), ("broken", "Permanent after 1: no such card"), ("busy", "hf_")],

@@ -215,7 +215,10 @@ async def test_plans(file: Place) -> None:
             "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000)"
             "INSERT INTO runs (id, uid, agent, status, input, queue, due_at, root_id, labels, created_at, updated_at)"
             "SELECT 'run-' || n, 'u', 'agent', 'waiting', '{}', 'default', CASE n % 2 WHEN 0 THEN 99999999 + n END,"
-            " 'run-' || n, '{}', n, n FROM n; ANALYZE"
+            " 'run-' || n, '{}', n, n FROM n;"
+            "INSERT INTO schedules (name, agent, times, run, digest, state, due_at, made_by, created_at, updated_at)"
+            "SELECT 's' || substr(id, 5), 'agent', '{}', '{}', '', 'active', 9000000 + created_at, '', created_at, created_at"
+            " FROM runs WHERE created_at <= 10000; ANALYZE"
         )
 
         def plan(query: str) -> str:
@@ -251,7 +254,7 @@ async def test_plans(file: Place) -> None:
         allowed = {"agents", "workers", "count_runs", "count_rows", "approvals", "audit"}
         for query in QUERIES.keys() - allowed - PARTS:
             scans = re.findall(
-                r"SCAN (?:runs|events|signals|blobs|chunks|deliveries|announcements|subscriptions|gathered)\b(?! USING)",
+                r"SCAN (?:runs|events|signals|blobs|chunks|schedules|deliveries|announcements|subscriptions|gathered)\b(?! USING)",
                 plan(query),
             )
             assert not scans, f"{query}: {plan(query)}"

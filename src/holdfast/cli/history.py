@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Iterable
 from typing import Any, Final
 
 import click
 from rich.cells import cell_len
 
+from holdfast.cli.agents import load_apps
 from holdfast.cli.options import db_option, json_option, run_argument, run_ids, stored, subcommand
 from holdfast.cli.stores import existing, looked_into, run_in
 from holdfast.cli.view.advice import command
@@ -307,20 +310,26 @@ def _spent(found: Snapshot, signs: Glyphs) -> list[Text]:
 @subcommand()
 @click.argument("run", metavar="ID", shell_complete=run_ids, callback=stored)
 @click.option("--at", type=click.IntRange(0), metavar="N", help="The state that held at event N.")
+@click.option("--code", "apps", metavar="APP", multiple=True,
+              help="A file or module with the reducer, to fold its events up to there; repeatable.")  # fmt: skip
 @db_option
 @json_option
-async def state(run: str, at: int | None, db: str | None, as_json: bool) -> None:
+async def state(run: str, at: int | None, apps: tuple[str, ...], db: str | None, as_json: bool) -> None:
     """Print the state that a run stored last.
 
-    That is what its agent gave to `checkpoint`.
+    That is what its agent gave to `checkpoint`. A reducer stores its state now and then: with --code its events since are folded
+    again, and the very state is printed. Nothing is written to the store.
     """
+    with contextlib.redirect_stdout(sys.stderr):
+        agents = load_apps(apps) if apps else None
     async with existing(db) as hf:
-        found = await hf.get(run).state(at)
+        found = await hf.get(run).state(at, agents=agents)
         value = None if found is None else await found.value()
     if as_json:
         print_json({"state": None if found is None else plain(found) | {"value": value}})
     elif found is None:
         answer(f"Run {run} had stored no state" + (f" at event {at}." if at is not None else "."))
     else:
-        say(f"checkpoint {found.era}, event {found.seq}, {when(round(found.at.timestamp() * 1000))}", "dim")
+        made = f"checkpoint {found.era}" if apps == () else f"{count(found.folded or 0, 'event')} folded"
+        say(f"{made}, event {found.seq}, {when(round(found.at.timestamp() * 1000))}", "dim")
         block(console(), shown_value(value), "", "")

@@ -348,11 +348,17 @@ def _print_summary(on: Console, found: list[Rehearsed]) -> None:
 # One run
 
 
+def _says(found: Replay) -> str:
+    """The verdict in words; of a reducer that had come to another state before its last one, that."""
+    folds = found.verdict == "differs" and ":checkpoint" in found.key
+    return "folds otherwise" if folds else _SAYS[found.verdict]
+
+
 def _print_verdict(on: Console, signs: Glyphs, found: Replay) -> None:
     seen = f"{found.seen} of {count(found.of, 'outcome')} seen"
     sign = signs.done if found.fits else signs.doubt if found.verdict in ("unsure", "unknown") else signs.failed
     head = Text(f"  {sign} ", _STYLES[found.verdict]).append(found.run, "bold").append(f"  {found.agent}  ")
-    head.append(_SAYS[found.verdict], _STYLES[found.verdict]).append(f"  {seen}", "dim")
+    head.append(_says(found), _STYLES[found.verdict]).append(f"  {seen}", "dim")
     on.print(head, soft_wrap=True)
     _print_parting(on, found)
     for notice in found.notices:
@@ -430,7 +436,7 @@ def _print_verdict_of(on: Console, signs: Glyphs, same: list[Replay]) -> None:
     first = same[0]
     sign = signs.doubt if first.verdict in ("unsure", "unknown", "differs") else signs.failed
     head = Text(f"  {sign} ", _STYLES[first.verdict]).append(_listed([each.run for each in same]), "bold")
-    on.print(head.append(f"  {first.agent}  ").append(_SAYS[first.verdict], _STYLES[first.verdict]), soft_wrap=True)
+    on.print(head.append(f"  {first.agent}  ").append(_says(first), _STYLES[first.verdict]), soft_wrap=True)
     _print_parting(on, first)
     on.print()
 

@@ -665,6 +665,11 @@ class Record:
         """Read its events from a place on, as far as they count."""
         return [event for event in self._found.events(run) if event.seq >= from_seq and event.dropped is None]
 
+    async def events_at(self, run: str, seqs: Iterable[int]) -> list[Event]:
+        """Read the events at these places."""
+        wanted = set(seqs)
+        return [event for event in self._found.events(run) if event.seq in wanted]
+
     async def blob(self, digest: str) -> bytes:
         """Read a large value."""
         return self._found.blobs[digest]

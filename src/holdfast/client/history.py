@@ -11,6 +11,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import ModuleType
 from typing import Any, Final
 
 from holdfast.client.aside import aside
@@ -18,8 +19,11 @@ from holdfast.client.base import Base
 from holdfast.client.forks import shared_below, shared_child
 from holdfast.client.info import RunInfo, is_put_off, shared_info, wants_worker
 from holdfast.client.streams import StreamInfo, streams
-from holdfast.errors import BadArguments, NotStorable
+from holdfast.declare import Agent
+from holdfast.errors import BadArguments, NondeterminismError, NotStorable
+from holdfast.runtime import AgentSpec
 from holdfast.store.blobs import unspilled
+from holdfast.store.checkpoints import state_text
 from holdfast.store.forks import keys_named
 from holdfast.values.codec import UNTYPED, preview
 from holdfast.values.parts import ARGUMENTS, bases, expanded, filled, needed, parsed
@@ -28,9 +32,10 @@ from holdfast.words.announcements import event_of
 from holdfast.words.calls import ARRIVALS, BEGUN, Call, Calls, key_of
 from holdfast.words.durations import moment
 from holdfast.words.events import error_line
-from holdfast.words.model import FINISHED, Event, Published, RunRow, checked_place, is_served
+from holdfast.words.model import FINISHED, Event, Published, RunRow, Signal, checked_place, is_served
 from holdfast.words.people import checked_text
 from holdfast.words.spent import NOTHING, Spent
+from holdfast.worker.agents import Served, specs_of
 
 _CHUNK: Final = 500  # events that are read together
 _WINDOW: Final = 1_000  # events before one whose inputs are needed that are looked at with it
@@ -188,6 +193,8 @@ async def _value(client: Base, run: str, seq: int) -> Any:
 
 async def _text_at(client: Base, run: str, seq: int) -> str | None:
     found = await client.store.events_at(run, [seq])
+    if found and found[0].data.get("chain"):
+        return await state_text(client.store, run, found[0])
     return (await _texts(client, found)).get(seq)
 
 
@@ -371,13 +378,14 @@ async def _call_at(client: Base, run: str, key: str) -> Call | None:
 
 @dataclass(frozen=True, slots=True)
 class State(_Inside):
-    """The state of an agent, as it stored it by `checkpoint`.
+    """The state of an agent, as it stored it by `checkpoint`; or of a reducer, folded from its events.
 
     Attributes:
         run: The run.
-        seq: The event that has it.
-        era: Which checkpoint it is, from 1 on.
-        at: When it was stored.
+        seq: The event that has it, or the last one that was folded into it.
+        era: Which checkpoint it is, from 1 on; of a state that was folded, the one before it, or 0.
+        at: When it was stored, or that event came.
+        folded: Of a reducer: how many of its events the state is made of.
 
     Example:
         ```python
@@ -390,6 +398,7 @@ class State(_Inside):
     seq: int
     era: int
     at: datetime
+    folded: int | None = None
 
     async def value(self) -> Any:
         """Read the state itself, as plain data.
@@ -401,11 +410,15 @@ class State(_Inside):
                 print(await state.value())
             ```
         """
+        if self._of is not None:
+            return await aside(self._of, UNTYPED.load, self._of)
         return await _value(self._client, self.run, self.seq)
 
 
-async def state(client: Base, run: str, at: int | None = None) -> State | None:
-    """Find the state that held at an event: that of the last checkpoint up to it."""
+async def state(
+    client: Base, run: str, at: int | None = None, agents: Iterable[Agent[..., Any] | ModuleType] | None = None
+) -> State | None:
+    """Find the state that held at an event: that of the last checkpoint up to it; of a reducer whose code is here, the very one."""
     row = await client._run_row(run)
     seq = row.checkpoint_seq
     if at is not None:
@@ -414,13 +427,43 @@ async def state(client: Base, run: str, at: int | None = None) -> State | None:
                 f"at={at}: run {run!r} has a history of {row.next_seq} events, the last is {row.next_seq - 1}"
             )
         seq = await client.store.last_of_kind(run, "checkpoint", at)
-    if seq is None:
+    event = None if seq is None else next(iter(await client.store.outline(run, seq, 1)), None)
+    spec = client._spec(row.agent, row.version)
+    if agents is not None:
+        spec = Served(specs_of(agents)).spec_of(row.agent, row.version)
+        if spec is None:
+            raise BadArguments(f"run {run!r} is one of {row.agent!r}, which is not among the agents that were given")
+    if spec is not None and spec.folding is not None:
+        return await _folded(client, row, spec, event, at)
+    if event is None:
         return None
-    for event in await client.store.outline(run, seq, 1):
-        if event.seq == seq:
-            made: State = _with(State(run, seq, int(event.data.get("era", 0)), moment(event.at)), client, None)
-            return made
-    return None
+    era, folded = int(event.data.get("era", 0)), event.data.get("choices", {}).get("reducer", {}).get("folded")
+    made: State = _with(State(run, event.seq, era, moment(event.at), folded), client, None)
+    return made
+
+
+async def _folded(client: Base, row: RunRow, spec: AgentSpec, stored: Event | None, at: int | None) -> State:
+    """Fold the events of a reducer up to a place, from the state that was stored last before it."""
+    from holdfast.rehearsal.replay import Ground  # noqa: PLC0415 - loaded when code is tried
+
+    ground, since = Ground(client.store, [spec]), 0 if stored is None else stored.seq
+    try:
+        came = await ground.fold(row, since=since, until=at)
+    finally:
+        await ground.close()
+    if came.replay.verdict not in ("fits", "differs"):
+        raise NondeterminismError(
+            f"the state of run {row.id!r} cannot be folded with this code: {came.replay.reason}. Use the code that the run had, or "
+            "look at what is stored (`holdfast state` without --code)"
+        )
+    last = row.next_seq - 1 if at is None else at
+    seen = next(iter(await client.store.outline(row.id, last, 1)), None) if last >= 0 else None
+    made = State(
+        row.id, max(last, 0), 0 if stored is None else int(stored.data.get("era", 0)),
+        moment(row.created_at if seen is None else seen.at), came.events,
+    )  # fmt: skip
+    folded: State = _with(made, client, came.text)
+    return folded
 
 
 # Snapshots
@@ -689,6 +732,7 @@ def _token(token: str) -> tuple[str, str]:
 async def _messages(client: Base, row: RunRow) -> tuple[list[MessageInfo], int]:
     """List the last messages to a run, and count all."""
     found = await client.store.last_messages(row.id, _MESSAGES)
+    await _recall_messages(client, row.id, {each.position: each for each in found if each.value is None})
     made = [
         _with(
             MessageInfo(each.topic, each.position, moment(each.sent_at), each.position <= row.inbox_seen),
@@ -698,6 +742,18 @@ async def _messages(client: Base, row: RunRow) -> tuple[list[MessageInfo], int]:
         for each in reversed(found)
     ]
     return made, await client.store.count_messages(row.id) if len(found) == _MESSAGES else len(found)
+
+
+async def _recall_messages(client: Base, run: str, released: dict[int, Signal]) -> None:
+    """Read messages of which the inbox has no copy any more from the journal, because a checkpoint came behind them."""
+    if released:
+        received = await client.store.outline_of(run, (), ("message.received",))
+        places = {event.seq: released.get(int(event.data.get("position", 0))) for event in received}
+        events = await client.store.events_at(run, [seq for seq, signal in places.items() if signal is not None])
+        for seq, text in (await _texts(client, events)).items():
+            signal = places[seq]
+            if signal is not None:
+                signal.value = text
 
 
 async def _last_request(client: Base, row: RunRow) -> StepInfo | None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, BinaryIO, Final, Generic, Literal, NoReturn, TypeVar, overload
 
 from holdfast.client import forks
@@ -443,15 +444,21 @@ class Run(Generic[R_co]):
             row = await self._row()
         return await snapshot(self._client, row, self._info, await self.approvals())
 
-    async def state(self, at: int | None = None) -> State | None:
+    async def state(
+        self, at: int | None = None, *, agents: Iterable[Agent[..., Any] | ModuleType] | None = None
+    ) -> State | None:
         """Find the state that its agent stored last by `checkpoint`; None if it never did.
 
+        Of a reducer whose code is here it is the very state that held: its events are folded again, and nothing is written.
+
         Args:
-            at: Up to this event; unless given, up to now.
+            at: Up to this event of its history; unless given, up to now.
+            agents: The code to fold a reducer's events with: agents, or modules with agents. Unless given, that of the client.
 
         Raises:
             UnknownRun: There is no such run.
-            BadArguments: It has no such event.
+            BadArguments: It has no such event, or its reducer is not among the agents.
+            NondeterminismError: The code of the reducer does not fit what was recorded.
 
         Example:
             ```python
@@ -459,7 +466,7 @@ class Run(Generic[R_co]):
             print("nothing stored" if state is None else await state.value())
             ```
         """
-        return await state(self._client, self.id, at)
+        return await state(self._client, self.id, at, agents)
 
     def stream(self, name: str, after: int = 0, *, follow: bool = True) -> AsyncIterator[Chunk]:
         """Iterate over what it writes to a stream: a `Chunk` at a time, live until the run is over.

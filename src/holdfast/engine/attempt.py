@@ -47,6 +47,7 @@ from holdfast.runtime import AgentSpec, Durable, Placed, RunFacts, _here, outsid
 from holdfast.store.appends import Append, Transition
 from holdfast.store.runs import Origin
 from holdfast.values.codec import Migrate, Shape
+from holdfast.values.deltas import Chain
 from holdfast.words.clock import Timer
 from holdfast.words.harmless import logger
 from holdfast.words.model import KINDS, Event, RunRow, Signal
@@ -102,11 +103,27 @@ class Former(Protocol):
 class Kept:
     """Choices that agent code has made so far, and facts it was told. A checkpoint carries most of them."""
 
-    __slots__ = ("asked_any", "choices", "former", "means", "overrides", "plan", "shape")
+    __slots__ = (
+        "asked_any",
+        "choices",
+        "former",
+        "letters",
+        "means",
+        "overrides",
+        "plan",
+        "released",
+        "shape",
+        "stored",
+    )
 
     def __init__(self) -> None:
         self.asked_any = False  # the agent has made a durable call
         self.shape: Shape | None = None  # of its state, from `restore` on
+        self.stored: Chain | None = (
+            None  # its state at the last checkpoint, if the next one may be told by what changed
+        )
+        self.letters: list[Event] = []  # messages that the checkpoint names, until the agent goes on from it
+        self.released = 0  # up to here the inbox has no copies of messages
         self.plan: list[list[Any]] = []
         self.choices: dict[str, Any] = {}
         self.means: dict[str, Any] = {}  # what is left of the budgets that hold, as the agent knows it
@@ -118,6 +135,17 @@ class Kept:
 
     def has_state(self, shape: Shape) -> None:
         self.shape = shape
+
+    def stores(self, stored: Chain) -> None:
+        self.stored = stored
+
+    def recall(self, letters: list[Event]) -> None:
+        self.letters = letters
+
+    def release(self, position: int) -> tuple[int, int] | None:
+        """Have the inbox give up copies up to this position: from where to where that is new."""
+        before, self.released = self.released, max(self.released, position)
+        return (before, self.released) if self.released > before else None
 
     def plans(self, items: list[list[Any]]) -> None:
         self.plan = items
@@ -131,13 +159,14 @@ class Kept:
 
     def carried(self) -> dict[str, Any]:
         """For the checkpoint."""
-        kept = {"plan": self.plan, "choices": dict(self.choices), "means": self.means}
+        kept = {"plan": self.plan, "choices": dict(self.choices), "means": self.means, "released": self.released}
         return {name: value for name, value in kept.items() if value}
 
     def restore(self, kept: dict[str, Any]) -> None:
         """From the checkpoint."""
         self.plan, self.choices = kept.get("plan", []), dict(kept.get("choices", {}))
         self.means = kept.get("means", self.means)
+        self.released = kept.get("released", 0)
 
 
 class Attempt:

@@ -3,18 +3,29 @@
 A checkpoint opens a new era: counters start again, and keys, seeds and idempotency keys carry its number. It is taken in
 the root task with nothing open, because whatever is open would be unknown to the era that follows. What the run has been given
 and not used (unread messages, patches) is carried along in the event itself.
+
+Where the agent's state may be told by what changed in it (a reducer's), a checkpoint names those before it that it is made of
+(`chain`): the last one that stored the state whole, and the changes since (values/deltas.py).
+
+Such a checkpoint names the messages that nobody has received (`waiting`) instead of carrying them: there may be very many.
+
+With a checkpoint the inbox gives up its copies of messages, because the journal has them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any
+from typing import Any, Final
 
 from holdfast.engine import forks
 from holdfast.engine.attempt import Attempt, Call, Site
 from holdfast.errors import HoldfastError
 from holdfast.runtime import Checkpoint, Restore
+from holdfast.store.checkpoints import state_texts
+from holdfast.values.deltas import Chain, ranges, whole
 from holdfast.words.model import Event
+
+_COPIES: Final = 100  # of the last messages that the inbox keeps, for people who look
 
 
 class RestoreCall:
@@ -46,16 +57,23 @@ class CheckpointCall(Call):
     """Stores the state; when it is delivered, a new era begins."""
 
     of = "checkpoint"
-    __slots__ = ("_copy", "_path", "_state", "_text")
+    __slots__ = ("_by_change", "_copy", "_path", "_state", "_text")
 
     def __init__(self, site: Site, request: Checkpoint) -> None:
         super().__init__(site.attempt, site.key(":checkpoint"), ":checkpoint", "", "")
-        self._path, self._state = site.path, request.state
+        self._path, self._state, self._by_change = site.path, request.state, request.by_change
         self._copy: Any = None
 
     def begin(self) -> None:
         self.numbered = True
-        self.attempt.pen.record("checkpoint", self.key, _carried(self.attempt), self._text, checkpoint=True)
+        attempt, text, before = self.attempt, self._text, self.attempt.kept.stored
+        releases = attempt.kept.release(attempt.inbox.seen - _COPIES)
+        data = _carried(attempt)
+        if self._by_change:
+            data["unread"], data["waiting"] = [], ranges(seq for seq, *_ in data["unread"])
+        if self._by_change and before is not None and (changed := before.told(text)) is not None:
+            data["chain"], text = before.events, changed
+        attempt.pen.record("checkpoint", self.key, data, text, checkpoint=True, releases=releases)
 
     def wait(self) -> Generator[Any, Any, Any]:
         problem = self._problem()
@@ -91,6 +109,11 @@ class CheckpointCall(Call):
         return None
 
     def settle(self, event: Event) -> None:
+        if self._by_change:
+            kept, told = self.attempt.kept, "chain" in event.data
+            before = kept.stored if told else None
+            size = 0 if before is None else before.size + len(self.attempt.pen.text_of(event))
+            kept.stores(Chain(self._text, [*event.data.get("chain", ()), event.seq], size))
         self.attempt.journal.begin_era(event)
         _enter_era(self.attempt, event)
         super().settle(event)
@@ -100,6 +123,22 @@ class CheckpointCall(Call):
         if self._copy is not None:
             return self._copy
         return self.attempt.kept.shape.load(self.attempt.pen.text_of(event))
+
+
+async def recall(attempt: Attempt) -> None:
+    """Read what a reducer's checkpoint only names: the rest of a state that is told by changes, and unread messages."""
+    event = attempt.journal.checkpoint
+    if event is None or attempt.spec.folding is None:
+        return
+    texts = await state_texts(attempt.host.store, attempt.run.id, event)
+    event.value, event.blob = whole(texts), None
+    attempt.kept.stores(Chain(event.value, [*event.data.get("chain", ()), event.seq], sum(map(len, texts[1:]))))
+    waiting = [seq for first, last in event.data.get("waiting", ()) for seq in range(first, last + 1)]
+    letters = await attempt.host.store.events_at(attempt.run.id, waiting) if waiting else []
+    for letter in letters:
+        if letter.blob is not None:
+            attempt.pen.texts[letter.blob] = (await attempt.host.store.blob(letter.blob)).decode()
+    attempt.kept.recall(letters)
 
 
 def _carried(attempt: Attempt) -> dict[str, Any]:
@@ -127,6 +166,8 @@ def _resumed(attempt: Attempt) -> Event:
     if origin is not None:
         forks.become(attempt, origin)
         attempt.inbox.mailbox.stand_in(event.data["stand_ins"])
+    for letter in attempt.kept.letters:
+        attempt.inbox.mailbox.message(letter)
     for seq, data, text, at in event.data["unread"]:
         attempt.inbox.mailbox.message(Event(seq, "message.received", None, data, text, at=at))
     return event

@@ -17,10 +17,11 @@ happened, during `act` what is recorded is never done again, and what is not rec
 from __future__ import annotations
 
 import asyncio
+import json
 from functools import partial
 from typing import Any
 
-from holdfast.engine import approvals, conversations, effects, forks, outlets
+from holdfast.engine import approvals, checkpoints, conversations, effects, forks, outlets
 from holdfast.engine.attempt import Attempt
 from holdfast.engine.budgets import Meter
 from holdfast.engine.carried import Carried
@@ -52,7 +53,7 @@ async def start(attempt: Attempt) -> None:
     run, spec = attempt.run, attempt.spec
     try:
         text = await unspilled(attempt.host.store, run.input)
-        args, kwargs = spec.signature.load(text or "{}")
+        args, kwargs = _arguments(spec, text or "{}")
     except HoldfastError as error:
         attempt.life.does_not_fit(
             f"run {run.id!r}: its arguments do not fit agent {spec.name!r}: {error}. Bring the old parameters back (new ones "
@@ -61,6 +62,17 @@ async def start(attempt: Attempt) -> None:
         return
     effects.watch()
     attempt.start(args, kwargs)
+
+
+def _arguments(spec: AgentSpec, text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments that a run was started with. The first state of a reducer is migrated like any that it stored."""
+    try:
+        return spec.signature.load(text)
+    except HoldfastError:
+        given = json.loads(text)
+        if spec.folding is None or spec.folding.migrate is None or "state" not in given:
+            raise
+        return (spec.folding.state.load(json.dumps(given["state"]), "state", migrate=spec.folding.migrate),), {}
 
 
 async def load(host: Host, run: RunRow, spec: AgentSpec) -> Attempt:
@@ -81,6 +93,7 @@ async def load(host: Host, run: RunRow, spec: AgentSpec) -> Attempt:
         if event.blob is not None and (event.kind in OUTCOMES or event.key not in closed):  # else its call is over
             texts[event.blob] = (await store.blob(event.blob)).decode()
     texts |= await conversations.recollect(store, events)
+    await checkpoints.recall(attempt)
     await forks.recall(attempt)
     await outlets.recall(attempt)
     return attempt

@@ -48,6 +48,11 @@ class Identity:
         self._counters[place] = nth + 1
         return f"@{self.era}/{place}#{nth}" if self.era else f"{place}#{nth}"
 
+    def coming(self, path: str, label: str) -> str:
+        """The key that `key` would give next."""
+        place = f"{path}/{label}" if path else label
+        return f"{self.prefix}{place}#{self._counters.get(place, 0)}"
+
     def next_task(self) -> int:
         """The number of the next task."""
         self._tasks += 1

@@ -130,6 +130,7 @@ class Recorder:
         talks: Sequence[Talking] = (),
         announces: Sequence[Announcing] = (),
         checkpoint: bool = False,
+        releases: tuple[int, int] | None = None,
         inbox_seen: int | None = None,
         transition: Transition | None = None,
         then: Callable[[Event], None] | None = None,
@@ -162,7 +163,7 @@ class Recorder:
             announces,
         )
         append.inbox_seen, append.transition = inbox_seen, transition
-        append.checkpoint_seq = event.seq if checkpoint else None
+        append.checkpoint_seq, append.releases = event.seq if checkpoint else None, releases
         if "inputs" in data:
             append.parts = self.inputs.taken()
         if children or transition is not None or (text is not None and len(text) > BLOB_BYTES):

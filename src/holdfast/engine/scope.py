@@ -138,6 +138,13 @@ class Scope:
             raise Suspended
         return ahead(self, names)
 
+    def recorded(self, label: str) -> bool:
+        return self.attempt.identity.coming(self.path, label) in self.attempt.journal.closed
+
+    @property
+    def live(self) -> bool:
+        return self.attempt.life.live
+
     def at_home(self) -> Scope:
         """The scope of the task that is running, if it is one of this run.
 

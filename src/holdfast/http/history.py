@@ -46,6 +46,7 @@ class StoredState:
     seq: int
     era: int
     at: datetime
+    folded: int | None
     value: Any
 
 
@@ -74,4 +75,6 @@ async def snapshot(call: Call[Nothing, None]) -> WholeSnapshot:
 
 async def state(call: Call[At, None]) -> OneState:
     found = await call.hf.get(call["id"]).state(call.query.at)
-    return OneState(None if found is None else StoredState(found.seq, found.era, found.at, await found.value()))
+    if found is None:
+        return OneState(None)
+    return OneState(StoredState(found.seq, found.era, found.at, found.folded, await found.value()))

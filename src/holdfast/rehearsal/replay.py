@@ -19,7 +19,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NoReturn, Protocol, TypeVar
+from types import CodeType
+from typing import Any, Final, Literal, NamedTuple, NoReturn, Protocol, TypeVar
 
 from holdfast.engine.host import Ended, Work
 from holdfast.engine.rehearsal import Stacks, Tried, tried
@@ -32,6 +33,7 @@ from holdfast.rehearsal.quarantine import AtHome, Kept, Quarantine
 from holdfast.runtime import AgentSpec, StepSpec
 from holdfast.store.appends import Append, Told
 from holdfast.store.blobs import unspilled
+from holdfast.store.checkpoints import state_text
 from holdfast.store.conversations import MessageRow
 from holdfast.store.forks import Done
 from holdfast.store.streams import Piece
@@ -132,11 +134,20 @@ class Replay:
         return self.verdict in ("diverges", "unfit", "unsure")
 
 
+class Folded(NamedTuple):
+    """What events of a reducer come to, folded again."""
+
+    events: int  # that were folded, from the beginning of the run on
+    text: str  # of the state
+    replay: Replay
+
+
 class Source(Protocol):
     """A place to read runs from: a store, or a bundle."""
 
     async def run(self, run: str) -> RunRow | None: ...
     async def journal(self, run: str, from_seq: int = 0) -> list[Event]: ...
+    async def events_at(self, run: str, seqs: Iterable[int]) -> list[Event]: ...
     async def blob(self, digest: str) -> bytes: ...
     async def streams(self, run: str) -> list[Piece]: ...
     async def pieces(self, run: str, stream: str, after: int) -> Sequence[Piece]: ...
@@ -147,7 +158,7 @@ class _Record:
     """A store that an attempt can read, and that takes no write: it has nothing to write to."""
 
     def __init__(self, source: Source) -> None:
-        self.run, self.journal, self.blob = source.run, source.journal, source.blob
+        self.run, self.journal, self.blob, self.events_at = source.run, source.journal, source.blob, source.events_at
         self.streams, self.pieces, self.said = source.streams, source.pieces, source.said
 
     async def inbox(self, run: str, after: int) -> list[Signal]:
@@ -270,8 +281,8 @@ class Ground:
         events, debugger = _cut(row.id, whole, to, at), self._debugger
         replayed = await self._replayed(row, spec, events, len(whole), look)
         if debugger is None:
-            return replayed
-        code = getattr(spec.fn, "__code__", None)
+            return replayed if to is not None or at is not None else await self._refolded(row, spec, replayed)
+        code = _code(spec)
         if to is None and at is None and replayed.fits:
             debugger.aim_at(code)
         else:
@@ -279,6 +290,69 @@ class Ground:
             debugger.aim(replayed.frames, "" if first is None else (first.key or "").rpartition("/")[0], code)
         debugger.opens = True
         return await self._replayed(row, spec, whole, len(whole), look)
+
+    async def fold(self, row: RunRow, *, since: int = 0, until: int | None = None) -> Folded:
+        """Fold a reducer's events again: from the beginning or a checkpoint on, up to an event."""
+        spec = self._served.spec_of(row.agent, row.version)
+        assert spec is not None
+        whole = await self.source.journal(row.id, since)
+        events = [event for event in whole if until is None or event.seq <= until]
+        return await self._folded(row, spec, events, len(whole))
+
+    async def _folded(
+        self, row: RunRow, spec: AgentSpec, events: list[Event], of: int, to: int | None = None
+    ) -> Folded:
+        """Replay a reducer, and keep the last state; or the one that so many events came to."""
+        folding, kept = spec.folding, list[tuple[int, Any]]()
+        assert folding is not None
+
+        def watch(folded: int, state: Any) -> None:
+            if to is None or folded <= to:
+                kept[:] = [(folded, state)]
+
+        replayed = await self._replayed(row, dataclasses.replace(spec, fn=folding.watched(watch)), events, of, None)
+        folded, state = kept[0] if kept else (0, None)
+        return Folded(folded, folding.state.text(state, "state") if kept else "null", replayed)
+
+    async def _refolded(self, row: RunRow, spec: AgentSpec, replayed: Replay) -> Replay:
+        """Fold what came before the last checkpoint of a reducer too, and compare with the states that were stored.
+
+        Each era is folded from the state with which it began. So a difference is told where the function makes it, and once. None
+        of them stops the run, which goes on from its last state.
+        """
+        if spec.folding is None or row.checkpoint_seq is None or not replayed.fits:
+            return replayed
+        loop = asyncio.get_running_loop()
+        began, at, events = loop.time(), 0, await self.source.journal(row.id)
+        for place, event in enumerate(events):
+            if event.kind != "checkpoint" or "reducer" not in event.data.get("choices", {}):
+                continue
+            count = int(event.data["choices"]["reducer"]["folded"])
+            era = [dataclasses.replace(each) for each in events[at:place]]
+            recorded, at = await state_text(self.source, row.id, event), place
+            came = await self._folded(row, spec, era, len(era) + 1, count)
+            if came.replay.fits and came.events == count and _same(spec.folding.state, recorded, came.text):
+                if loop.time() > began + self._limit_s:
+                    break  # of a long history as much as there is time for; the newest was replayed first
+                continue
+            return self._differs(row, spec, replayed, event, count, recorded, came)
+        return replayed
+
+    def _differs(
+        self, row: RunRow, spec: AgentSpec, replayed: Replay, event: Event, count: int, recorded: str, came: Folded
+    ) -> Replay:
+        was, where = f"the state {preview(recorded)}", f"after {count} of its events (event {event.seq})"
+        present = f"the function comes to {preview(came.text)}"
+        if not came.replay.fits or came.events != count:
+            was, where = came.replay.recorded or "that it went on", f"before its event {count} (event {event.seq})"
+            raised = f"the function raises {came.replay.error}" if came.replay.error else ""
+            present = came.replay.present or raised or came.replay.reason or f"it stops behind event {came.events}"
+        reason = f"run {row.id!r}: {where} the history has {was}, and now {present}"
+        advice = "If that is meant, nothing is to be done: the run goes on from its last state, as it was stored"
+        return dataclasses.replace(
+            replayed, verdict="differs", key=event.key or "", line=came.replay.line if came.replay.key else _first_line(spec),
+            recorded=f"{was} {where}", present=present, advice=advice, reason=reason,
+        )  # fmt: skip
 
     async def _replayed(self, row: RunRow, spec: AgentSpec, events: list[Event], of: int, look: Room | None) -> Replay:
         """Replay these events, in a quarantine."""
@@ -473,8 +547,13 @@ def _same(returns: Any, recorded: str, text: str) -> bool:
     return bool(again == text)
 
 
+def _code(spec: AgentSpec) -> CodeType | None:
+    """The code that the user wrote: of a reducer, its function."""
+    return getattr(spec.fn if spec.folding is None else spec.folding.fn, "__code__", None)
+
+
 def _first_line(spec: AgentSpec) -> str:
-    code = getattr(spec.fn, "__code__", None)
+    code = _code(spec)
     return "" if code is None else Frame("", "", code.co_filename, code.co_firstlineno).place
 
 

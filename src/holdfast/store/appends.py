@@ -73,6 +73,7 @@ class Append:
     pieces: Sequence[Piece] = ()  # what was written to streams since the append before
     inbox_seen: int | None = None  # the last inbox position these events take in
     checkpoint_seq: int | None = None
+    releases: tuple[int, int] | None = None  # messages after a position, up to another: the journal has them
     transition: Transition | None = None
     parts: Mapping[str, str] | None = None  # of the inputs that the events tell: digest -> text
 
@@ -120,7 +121,7 @@ class QueuedAppend:
         self.chunks = [chunk_row(run, epoch, piece) for piece in append.pieces] if append.pieces else ()
         self.stored_with = bool(
             append.blobs or append.children or append.approvals or append.withdraws or append.talks or append.announces
-            or append.parts or self.spendings
+            or append.parts or append.releases or self.spendings
         )  # fmt: skip
         about = [new.about for new in append.approvals if new.about] if append.approvals else ()
         # Those it changes beside its own; None: they are not known before.
@@ -264,6 +265,9 @@ def _awaited(topics: Sequence[str] | None) -> str | None:
 def _store_with(tx: Transaction, append: Append, batch: Sequence[QueuedAppend]) -> Asking[None]:
     if append.blobs:
         yield from insert_blobs(tx, append.blobs)
+    if append.releases is not None:
+        after, until = append.releases
+        yield from tx.rows("release_messages", run=append.run, position=after, end=until)
     for child in append.children:
         created = yield from insert_run(tx, child)
         if created is not None:

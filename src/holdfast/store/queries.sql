@@ -281,6 +281,14 @@ SET inbox_count = inbox_count + 1, due_at = {woken}
 WHERE id = :run AND status IN ('ready', 'running', 'waiting', 'paused')
 RETURNING inbox_count
 
+-- name: release_messages
+-- Drop the second copies of messages that the journal has. What a fork was given in the place of others stays: forks of it look there.
+-- New rows take the place of the old ones, because SQLite gives back the room of rows, and not that of values.
+INSERT OR REPLACE INTO signals (run_id, position, signal_id, kind, topic, value, data, sent_at)
+SELECT run_id, position, signal_id, kind, topic, NULL, data, sent_at FROM signals
+WHERE run_id = :run AND position > :position AND position <= :end AND kind = 'message.received' AND value IS NOT NULL
+  AND substr(signal_id, 1, 5) <> 'fork:'
+
 -- name: count_signals
 -- How many signals of a kind ever came to a run.
 SELECT count(*) FROM signals WHERE run_id = :run AND kind = :kind

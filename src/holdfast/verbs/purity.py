@@ -1,22 +1,31 @@
 """Purity: a reducer's function, and what it calls, are read for what is not computing, when it is declared.
 
 Look here when a reducer is refused. The reading is of compiled code: which names it loads, what these are, and on which line. It
-follows plain functions of the module that the reducer is in. What it cannot see (a clock behind a library, the order of a set) the
-test kit finds (`holdfast.testing.fold`), and I/O in a running reducer pauses it, as in any strict agent.
+follows the user's own plain functions, in whatever module they are, classes that it makes (`__init__`, `__post_init__`, `__new__`)
+and functions of `functools.partial`. Changes of what is outside are read from the source, if there is one.
+
+What no reading sees (a clock behind a library or a property) the test kit finds (`holdfast.testing.fold`), and I/O in a running
+reducer pauses it, as in any strict agent.
 """
 
 from __future__ import annotations
 
+import ast
 import builtins
 import dis
+import functools
+import inspect
 import sys
+import textwrap
+from collections import deque
 from collections.abc import Iterator
 from datetime import date, datetime
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 from holdfast.errors import BadArguments
+from holdfast.values.failures import is_users
 
 # Modules that know the time, chance or the world outside.
 _MODULES: Final = frozenset(
@@ -36,12 +45,22 @@ _PURE: Final = frozenset(
         "uuid.uuid5",
         "pathlib.PurePath",
         "pathlib.PurePosixPath",
+        *(
+            f"os.path.{name}"
+            for name in ("basename", "commonpath", "dirname", "isabs", "join", "normpath", "split", "splitext")
+        ),
     }
 )
 _VALUES: Final = frozenset(
     {"uuid", "pathlib", "http", "logging"}
 )  # modules whose objects may be constants of a program
 _BUILTINS: Final = frozenset({"open", "input", "exec", "eval", "compile", "__import__", "globals", "breakpoint", "id"})
+_CHANGES: Final = frozenset(
+    {
+        "add", "append", "appendleft", "clear", "discard", "extend", "extendleft", "insert", "pop", "popitem", "popleft", "remove",
+        "reverse", "rotate", "setdefault", "sort", "update",
+    }
+)  # fmt: skip
 _CLOCKS: Final = frozenset({"now", "utcnow", "today"})
 _WRITES: Final = {"STORE_GLOBAL": "changes a global", "DELETE_GLOBAL": "changes a global"}
 _MOST: Final = 1_000  # functions
@@ -70,9 +89,66 @@ def _impure(fn: FunctionType) -> Iterator[tuple[str, str]]:
         for code in _codes(function.__code__):
             for line, what, value in _used(function, code, cells):
                 if what:
-                    yield f"{Path(code.co_filename).name}:{line}", what
-                elif isinstance(value, FunctionType) and value.__module__ == fn.__module__:
-                    waiting.append(value)
+                    generated = code.co_filename.startswith("<")  # by dataclasses, and the like
+                    yield (function.__qualname__ if generated else f"{Path(code.co_filename).name}:{line}"), what
+                else:
+                    waiting += [each for each in _functions(value) if _is_own(each)]
+        found = _written_outside(function, cells)
+        if found is not None:
+            yield found
+
+
+def _functions(value: Any) -> Iterator[FunctionType]:
+    """The functions that run if a value is called."""
+    if isinstance(value, functools.partial):
+        yield from _functions(value.func)
+    elif isinstance(value, FunctionType):
+        yield inspect.unwrap(value)
+    elif isinstance(value, classmethod | staticmethod | MethodType):
+        yield from _functions(value.__func__)
+    elif isinstance(value, type):
+        made = (vars(value).get(name) for name in ("__new__", "__init__", "__post_init__"))
+        yield from (each for each in made if isinstance(each, FunctionType))
+
+
+def _is_own(function: FunctionType) -> bool:
+    """Is it the user's, and no library's?"""
+    return is_users(function.__code__.co_filename)
+
+
+def _written_outside(function: FunctionType, cells: dict[str, Any]) -> tuple[str, str] | None:
+    """Find where a function changes an object that is not its own: an element, an attribute, or by a method that says so."""
+    try:
+        lines, first = inspect.getsourcelines(function)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError):
+        return None
+    code = function.__code__
+    inner = {name for each in _codes(code) for name in each.co_varnames + each.co_cellvars}
+    for node in ast.walk(tree):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign | ast.Delete):
+            targets = node.targets
+        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+            targets = [node.target]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES:
+            targets = [node.func]
+        for target in targets:
+            name = _root(target)
+            if name is None or name in inner:
+                continue
+            value = _content(cells[name]) if name in cells else function.__globals__.get(name)
+            if not isinstance(node, ast.Call) or isinstance(value, list | dict | set | bytearray | deque):
+                return f"{Path(code.co_filename).name}:{first + node.lineno - 1}", f"changes {name!r}, which is outside"
+    return None
+
+
+def _root(target: ast.expr) -> str | None:
+    """The name of the object that an element or attribute is of."""
+    inside = False
+    while isinstance(target, ast.Subscript | ast.Attribute | ast.Starred):
+        target, inside = target.value, True
+    return target.id if inside and isinstance(target, ast.Name) else None
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -138,7 +214,8 @@ def _wrong(name: str, value: Any) -> str:
         return ""
     bound = getattr(value, "__self__", None)
     if bound is not None and not isinstance(bound, type):
-        module, own = bound.__name__ if isinstance(bound, ModuleType) else type(bound).__module__, name
+        module = bound.__name__ if isinstance(bound, ModuleType) else type(bound).__module__
+        own = getattr(value, "__name__", name)
     elif callable(value):
         module, own = getattr(value, "__module__", None) or "", getattr(value, "__qualname__", name)
     else:
@@ -149,12 +226,9 @@ def _wrong(name: str, value: Any) -> str:
 
 
 def _public(module: str) -> str:
-    return (
-        module.removeprefix("_")
-        .replace("posixpath", "os.path")
-        .replace("holdfast.verbs.replay", "holdfast")
-        .replace("holdfast.verbs.announcements", "holdfast")
-    )
+    public = module.removeprefix("_").replace("posixpath", "os.path")
+    public = re.sub(r"holdfast\.verbs\.(replay|announcements)", "holdfast", public)
+    return "os" if public == "posix" else public
 
 
 def _is_outside(module: str) -> bool:

@@ -8,10 +8,15 @@ timers the next one is slept for. What they come to goes into the line of events
 a time and in the order of the journal, so a replay folds the same events in the same order.
 
 Before it folds an event it may take a checkpoint: once so many events were folded since the last one, and no step is under way. The
-checkpoint holds the state; beside it, in the choices that checkpoints carry, is what the next era must know of commands (timers,
-children) and the events that are in line but not folded. Waiting for messages, timers and children is ended before a checkpoint and
-begun again behind it, which loses nothing: messages stay in the inbox, timers have absolute times, and children are runs. A step
-cannot be left alone like that. If one is always under way, no further message is taken until a checkpoint was.
+checkpoint holds the state, by what changed in it if that is less; beside it, in the choices that checkpoints carry, is what the
+next era must know of commands (timers, children) and the events that are in line but not folded. Waiting for messages, timers and
+children is ended before a checkpoint and begun again behind it, which loses nothing: messages stay in the inbox, timers have
+absolute times, and children are runs. A step cannot be left alone like that. If one is always under way, no further message is
+taken until a checkpoint was.
+
+Whether a checkpoint is due is asked only when the run is live. No replay comes to one, because it starts at the last; so the answer
+may depend on what no history has, and another `every=` moves nothing that is recorded. What does order events (`_limit`) is the
+same in every life: it is carried by the checkpoint.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import inspect
+import json
 import re
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -53,6 +59,7 @@ from holdfast.verbs.purity import check_pure
 from holdfast.verbs.replay import note
 from holdfast.words.budget import Budget
 from holdfast.words.durations import Duration, epoch_ms, milliseconds
+from holdfast.words.harmless import logger
 from holdfast.words.limits import NORMAL
 from holdfast.words.people import checked_names
 
@@ -63,6 +70,9 @@ TOPIC: Final = "event"
 """The topic of messages that are events of a reducer."""
 EVERY: Final = 100  # events between two checkpoints, unless the reducer says otherwise
 _BYTES: Final = 1_000  # of state for which one event more comes between two checkpoints, so that their cost stays small
+_WAITING: Final = 4  # events that are folded for each that stands in line and is stored again by a checkpoint
+_APART: Final = "a message was kept apart, because it is no event of this reducer: "
+_log: Final = logger("holdfast")
 _NAMED: Final = re.compile(r'\{\s*"(\w+)"\s*:')
 _MOST_TIMER_MS: Final = 100 * 366 * 24 * 3600 * 1000
 _PLAIN: Final = (str, int, float, bool, bytes, type(None), dict, list, tuple, set, frozenset)
@@ -284,6 +294,18 @@ class Events(Shape):
             shape.promise(where)
 
 
+class _Text(Shape):
+    """The text of a message as it was sent."""
+
+    __slots__ = ()
+
+    def load(self, text: str, where: str = "event", *, migrate: Migrate | None = None, drop: bool = False) -> str:
+        return text
+
+
+_TEXT: Final = _Text()
+
+
 # Declaring one
 
 
@@ -346,7 +368,8 @@ def reducer(
         queue: The queue that workers choose by `--queues`.
         priority: 0 to 9; of the runs that are due, the highest goes first.
         budget: What a run may spend, with all runs below it.
-        every: Store the state after so many events at the earliest; a run that resumes folds the events since then again.
+        every: Store the state after about so many events; a run that resumes folds the events since then again. A large state is
+            stored less often, and while a step is under way it is not stored.
         migrate: Called with the plain data of a stored state that no longer fits its type. It returns plain data, or a state, that
             does.
 
@@ -495,8 +518,9 @@ class _Life:
     ) -> None:
         self._runtime, self._folding, self._fn, self._question, self._watch = runtime, folding, fn, question, watch
         self._folded = self._begun = 0  # events so far; commands so far
-        self._due = folding.every  # when so many are folded, the state is stored
-        self._interval = folding.every
+        self._stored = 0  # of these events: those that the last checkpoint has
+        self._interval = min(folding.every, EVERY)  # events from one checkpoint to the next
+        self._limit = 2 * EVERY  # when so many are folded, messages wait until the steps under way have ended
         self._line: deque[Any] = deque()  # events that came and are not folded
         self._timers: list[tuple[int, int, str]] = []  # a heap: when, which command, its event
         self._children: dict[int, _Child] = {}
@@ -515,7 +539,7 @@ class _Life:
         try:
             while True:
                 event = await self._next()
-                if self._folded >= self._due and not self._acting:
+                if self._folded >= self._stored + self._interval and not self._acting and self._may_store():
                     state = await self._store(state, event)
                 try:
                     state, commands = self._fold(state, event)
@@ -579,24 +603,35 @@ class _Life:
             alone = not (self._acting or self._waiting or self._timers)
             if alone and self._hearing is None:
                 return await self._message()
-            if self._acting and self._folded >= self._due + self._interval:
+            if self._acting and self._folded >= self._limit:
                 self._stop_hearing()  # until the steps under way have ended, and the state is stored
             elif self._hearing is None:
                 self._hearing = asyncio.create_task(self.events())
             self._came = asyncio.get_running_loop().create_future()
             await self._came
-        return self._line.popleft()
+        event = self._line.popleft()
+        if isinstance(event, NotStorable):
+            raise event
+        return event
 
     async def _message(self) -> Any:
-        """The next message that is an event. One that is none is kept apart: a line in the history tells of it."""
-        folding = self._folding
+        """The next message that is an event. One that is none is kept apart: a line in the history tells of it.
+
+        What was kept apart once stays so, also for code that knows the type: nothing may happen in the middle of what is recorded.
+        """
         while True:
+            text = await self._call(Receive(TOPIC, _TEXT, None))
+            if current("reducer").recorded(":note"):
+                await note(_APART + cut(text, 500))
+                continue
             try:
-                return await self._call(Receive(TOPIC, folding.events, None))
-            except BadArguments as error:
-                await note(
-                    f"a message was kept apart, because it is no event of this reducer ({folding.events.name}): {error}"
-                )
+                return self._folding.events.load(text)
+            except NotStorable as error:
+                _log.warning(
+                    "run %r: a message was kept apart, because it is no event of the reducer %r (%s): %s. If it was meant, send it "
+                    "again when the code takes it", self._runtime.facts.id, self._fn.__name__, self._folding.events.name, error,
+                )  # fmt: skip
+                await note(_APART + cut(text, 500))
 
     def _call(self, request: Any) -> Called[Any]:
         return current("reducer").call(request)
@@ -643,7 +678,7 @@ class _Life:
             due = self._timers[0][0]
             await self._call(Sleep(None, due))
             while self._timers and self._timers[0][0] <= due:
-                self._put(self._loaded(heapq.heappop(self._timers)[2]))
+                self._put(self._read(heapq.heappop(self._timers)[2]))
         self._timer = None
 
     # Commands
@@ -675,26 +710,30 @@ class _Life:
 
     # Checkpoints
 
+    def _may_store(self) -> bool:
+        """Is the run live, and little enough in line that a checkpoint would store again?"""
+        return self._runtime.live and self._folded - self._stored >= _WAITING * len(self._line)
+
     async def _store(self, state: Any, event: Any) -> Any:
         """Store the state before this event is folded, unless something in line cannot be stored."""
         try:
             line = [self._saved(each) for each in (event, *self._line)]
         except NotStorable:
             return state
-        size = len(self._folding.state.text(state, "state"))
-        self._interval = max(self._folding.every, size // _BYTES)
         timers, children = sorted(self._timers), sorted(self._children.items())
-        self._due = self._folded + self._interval
-        self._runtime.kept.choices["reducer"] = {
+        saved = {
             "folded": self._folded,
             "begun": self._begun,
-            "interval": self._interval,
             "line": line,
             "timers": [list(each) for each in timers],
             "children": [[number, child.tag, child.agent, child.id] for number, child in children],
         }
+        size = len(self._folding.state.text(state, "state")) + len(json.dumps(saved))
+        self._interval, self._stored = max(self._folding.every, size // _BYTES), self._folded
+        self._limit = self._folded + 2 * self._interval
+        self._runtime.kept.choices["reducer"] = {**saved, "interval": self._interval}
         await self._quiet()
-        state = await self._runtime.call(Checkpoint(state))
+        state = await self._runtime.call(Checkpoint(state, by_change=True))
         self._resume()
         return state
 
@@ -702,8 +741,8 @@ class _Life:
         if saved is None:
             return
         self._folded, self._begun, self._interval = saved["folded"], saved["begun"], saved["interval"]
-        self._due = self._folded + self._interval
-        self._line.extend(self._loaded(text) for text in saved["line"])
+        self._stored, self._limit = self._folded, self._folded + 2 * self._interval
+        self._line.extend(self._read(text) for text in saved["line"])
         self._timers = [(due, number, text) for due, number, text in saved["timers"]]
         self._children = {number: _Child(tag, agent, id) for number, tag, agent, id in saved["children"]}
         self._resume()
@@ -749,9 +788,16 @@ class _Life:
             return self._folding.events.text(event, "event")
         return [event.tag, UNTYPED.text(event.value, "value"), event.error]
 
-    def _loaded(self, saved: Any) -> Any:
+    def _read(self, saved: Any) -> Any:
+        """An event that the reducer had before; if its code cannot read it any more, the error, which ends the run in its place."""
         if isinstance(saved, str):
-            return self._folding.events.load(saved, "event")
+            try:
+                return self._folding.events.load(saved, "event")
+            except NotStorable as error:
+                return NotStorable(
+                    f"reducer {self._fn.__name__!r} cannot read an event that it had before: {error}. Bring its type back, then "
+                    f"`holdfast retry {self._runtime.facts.id}`: nothing is lost"
+                )
         tag, text, error = saved
         return Outcome(tag, UNTYPED.load(text), error)
 

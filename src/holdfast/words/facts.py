@@ -173,6 +173,7 @@ ALSO: Final[dict[str, Fits]] = {
     "rate": _maybe(_text), "began": _moment, "ms": _maybe(_whole), "until": _maybe(_moment), "at": _moment, "cut": _maybe(_whole),
     "depth": _count, "partial": _dict_of(_row(_count, _count, _count, _maybe(_text))), "by": _text, "note": _text,
     "votes": _list_of(_VOTE), "children": _dict_of(_text), "stand_ins": _dict_of(_text), "plan": _ITEMS, "choices": _object,
+    "chain": _list_of(_count), "waiting": _list_of(_row(_count, _count)), "released": _count,
     "means": _rest, "announcement": _text, "published": _dict_of(_text),
     "reason": _maybe(_text), "effects": _text, "instead": _dict_of(_text), **_TIMES,
     "cancelling": _with({**_STOP, "unwinding": _flag}),
