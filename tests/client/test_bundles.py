@@ -26,6 +26,7 @@ from tests.client.bundle_agents import (
     sleeper,
     talker,
     two_edit,
+    two_edit_a_page,
     two_of_us,
 )
 from tests.security.fuzzers.bundles import Apart
@@ -748,8 +749,8 @@ async def asked_of_two(files):
     """A question in a file that two must agree to, whose value may be edited; the first has agreed to what is shown."""
     for name in ("zoe", "eve"):
         files.keys.new(name)
-    async with files.open("source", agents=[two_edit]) as hf:
-        run = await hf.start(two_edit, id="r")
+    async with files.open("source", agents=[two_edit_a_page]) as hf:
+        run = await hf.start(two_edit_a_page, id="r")
         question = await run.wait_for_question()
         await run.wait("waiting")
         async with holdfast.open(files.destination) as there:
@@ -762,11 +763,12 @@ async def asked_of_two(files):
 @pytest.mark.parametrize(
     ("value", "digest", "why"),
     [
-        ('{"name":"mallory"}', None, "for a value that it does not have"),
-        ('{"name":"mallory"}', "shown", "for another value than it has"),
+        ('{"name":"mallory","lines":1}', None, "for a value that it does not have"),
+        ('{"name":"mallory","lines":1}', "shown", "for another value than it has"),
         (None, "0" * 32, "for a value that it does not have"),
-        ('{"name":7}', "own", "data.name"),
-        ('{}', "own", "data.name"),
+        ('{"name":7,"lines":1}', "own", "data: name"),
+        ('{"name":"mallory"}', "own", "lines"),
+        ('{"name":"mallory","lines":1,"more":1}', "own", "more"),
     ],
 )
 async def test_a_decision_in_a_file_is_for_the_value_that_it_has(files, value, digest, why):
@@ -776,12 +778,12 @@ async def test_a_decision_in_a_file_is_for_the_value_that_it_has(files, value, d
     told = {"id": "x", "question": question.id, "yes": True, "note": "", "at": round(time.time() * 1000),
             "seen": question.digest, "value": value, "digest": digest}  # fmt: skip
     add_decisions(files.file, files.keys, read(files.file, files.keys), [(files.keys.own("eve"), told)])
-    async with files.open("destination", agents=[two_edit]) as hf:
+    async with files.open("destination", agents=[two_edit_a_page]) as hf:
         with pytest.raises(holdfast.BadBundle, match=f"decision 2 in it, by 'eve', does not count: .*{why}"):
             await hf.import_run(files.file, keys=files.keys)
         await hf.import_run(files.file, keys=files.keys, without=[2])
         await hf.approve(question.id, by="ida")
-        assert await hf.get("r").result(timeout=20) == 0  # what both were shown
+        assert await hf.get("r").result(timeout=20) == "otters"  # what both were shown
 
 
 async def test_edits_of_several_people_in_a_file_follow_each_other(files):
@@ -789,10 +791,10 @@ async def test_edits_of_several_people_in_a_file_follow_each_other(files):
     for name in ("eve", "zoe"):
         own = files.keys.own(name)
         async with open_bundle(str(files.file), Actor(name), "cli:root", lambda own=own: own, files.keys) as look:
-            await look.approve(await look.approval(question.id), by=Actor(name, via="cli:root"), data={"name": "otter"})
-    async with files.open("destination", agents=[two_edit]) as hf:
+            await look.approve(await look.approval(question.id), by=Actor(name, via="cli:root"), data={"name": "bees", "lines": 2})
+    async with files.open("destination", agents=[two_edit_a_page]) as hf:
         assert (await hf.import_run(files.file, keys=files.keys)).decisions == 3
-        assert await hf.get("r").result(timeout=20) == len("otter")
+        assert await hf.get("r").result(timeout=20) == "bees"
 
 
 async def test_a_decision_is_for_the_file_that_was_looked_at(files):
@@ -815,7 +817,7 @@ async def test_what_was_decided_in_a_file_stays_when_the_bundle_is_written_again
     await asked_of_two(files)
     decided = files.file.read_bytes()
     head = read(files.file, files.keys).head
-    async with files.open("source", agents=[two_edit]) as hf:
+    async with files.open("source", agents=[two_edit_a_page]) as hf:
         await hf.get("r").export(files.file, keys=files.keys, key="ana")
         assert files.file.read_bytes() == decided
         files.file.write_bytes(decided[: head.begins + 9])  # it was not copied whole

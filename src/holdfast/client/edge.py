@@ -31,6 +31,7 @@ from holdfast.store.blobs import unspilled
 from holdfast.store.bundles import Import
 from holdfast.store.contract import Ailment
 from holdfast.store.runs import Census
+from holdfast.store.store import Store
 from holdfast.store.triggers import UNDONE, Tally
 from holdfast.words.model import ApprovalRow, Event, Published, RunRow, Signal
 from holdfast.words.people import GROUP, Actor, Ballot, passed_on
@@ -211,6 +212,15 @@ class Edge:
 # Stores that must be there
 
 
+class _Onlooker(Client):
+    """A client that only looks: it writes nothing, and does not bring a store of an older version up to date."""
+
+    def _make_store(self) -> Store:
+        store = super()._make_store()
+        store.refuses = "this command only looks, and writes nothing"
+        return store
+
+
 @asynccontextmanager
 async def open_existing(url: str | None, actor: Actor, door: str, *, only_looks: bool = False) -> AsyncIterator[Client]:
     """Open a store that must be there, for an actor who comes through a door; no new file is made.
@@ -228,10 +238,8 @@ async def open_existing(url: str | None, actor: Actor, door: str, *, only_looks:
         hf, trouble = None, None
         if path is None or store.is_backup or _can_be_written(path):
             try:
-                client = open(url)._through(actor, door)
-                if only_looks:
-                    client.store.refuses = "this command only looks, and writes nothing"
-                hf = await stack.enter_async_context(client)
+                client = _Onlooker(url) if only_looks else open(url)
+                hf = await stack.enter_async_context(client._through(actor, door))
                 if not only_looks:
                     await bury_owners(hf.store)
             except StoreUnavailable as error:
