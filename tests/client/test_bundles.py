@@ -19,6 +19,7 @@ from tests.client.bundle_agents import (
     by_another,
     clerk,
     fails,
+    guest,
     host,
     house,
     house_of_cards,
@@ -324,6 +325,65 @@ async def test_a_running_body_ends_before_its_run_is_moved(road):
         await hf.import_run(road.file, keys=road.keys)
         assert await hf.get("r").result(timeout=30) == "slowly"
         assert not entered.is_set()
+
+
+async def test_a_run_that_a_dead_export_paused_goes_on_where_another_one_moves_it(road):
+    """The same command finishes what was killed, and the pause was for that alone."""
+    async with road.open("source") as hf:
+        run = await waiting(hf, guest)
+        await hf.store.pause("r", by="ana", request="move:of the dead", family=False, yields=True)
+        await run.wait("paused")
+        await road.move(run)
+    async with road.open("destination") as hf:
+        await hf.import_run(road.file, keys=road.keys)
+        await hf.get("r").send("go", "on")
+        assert await hf.get("r").result(timeout=20) == "on"
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["before", "later"])
+@pytest.mark.parametrize("comes", [True, False], ids=["moved", "given up"])
+async def test_a_pause_by_a_person_outlives_that_of_a_move(files, comes, later):
+    """Both wait for the same body to end, whoever was first; the person's holds the run, here or where it is imported."""
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    @holdfast.step
+    async def slow() -> str:
+        entered.set()
+        await leave.wait()
+        return "slowly"
+
+    @holdfast.agent
+    async def bee() -> str:
+        return await slow()
+
+    async def asked(hf, times):
+        while len([each for each in await hf.store.inbox("r", 0) if each.kind == "run.pausing"]) < times:
+            await asyncio.sleep(0.01)
+
+    async with files.open("source", agents=[bee]) as hf:
+        run = await hf.start(bee, id="r")
+        await entered.wait()
+        if not later:
+            await run.pause(by="ana")
+        moving = asyncio.create_task(files.move(run, timeout=None if comes else 0.2))
+        await asked(hf, 1 if later else 2)
+        if later:
+            await run.pause(by="ana")
+        if comes:
+            leave.set()
+            await moving
+        else:
+            with pytest.raises(TimeoutError, match="nothing was moved"):
+                await moving
+            leave.set()
+            assert "ana" in (await run.wait("paused")).reason
+            return
+    async with files.open("destination", agents=[bee]) as hf:
+        await hf.import_run(files.file, keys=files.keys)
+        info = await hf.get("r").info()
+        assert info.status == "paused" and "ana" in info.reason
+        await hf.get("r").resume()
+        assert await hf.get("r").result(timeout=20) == "slowly"
 
 
 async def test_a_run_whose_worker_died_is_moved_without_it(files):

@@ -48,6 +48,7 @@ from holdfast.store.blobs import spilled
 from holdfast.store.bundles import (
     CONTENT,
     MOVABLE,
+    MOVES,
     SECTIONS,
     Belongings,
     Changed,
@@ -67,6 +68,7 @@ from holdfast.store.bundles import (
 )
 from holdfast.store.changes import News
 from holdfast.store.conversations import MessageRow
+from holdfast.store.families import FAR
 from holdfast.store.forks import NewFork
 from holdfast.store.streams import Piece
 from holdfast.values import bundle as files
@@ -953,7 +955,7 @@ class Bundles(Base):
     async def _move(
         self, run: str, path: Path, pen: _Pen, to: str, limit_s: float | None, by: str, *, now: bool
     ) -> Bundle:
-        request, tries, written = f"move:{secrets.token_hex(8)}", 0, ""
+        request, tries, written = f"{MOVES}{secrets.token_hex(8)}", 0, ""
         where = f"to store {to} in {path.name}"
         clock = asyncio.get_running_loop().time
         ends = None if limit_s is None else clock() + limit_s
@@ -1010,11 +1012,13 @@ class Bundles(Base):
                 members = [row for row in family if row.status in going]
                 if not members:
                     return
-                data = {**author, "reason": reason, "request": request, "depth": 0, "family": False, "now": now}
+                data = {**author, "reason": reason, "request": request, "depth": FAR, "family": False, "now": now}
                 await self.store.halt_forsaken(run, data)
                 for row in members:
                     with contextlib.suppress(RunFinished):
-                        await self.store.pause(row.id, **author, reason=reason, request=request, family=False, now=now)
+                        await self.store.pause(
+                            row.id, **author, reason=reason, request=request, family=False, now=now, yields=True
+                        )
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_S):
                         await self._pause_for(heard)

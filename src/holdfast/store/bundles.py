@@ -69,6 +69,7 @@ _SIGNALS: Final = frozenset(name for name, kind in KINDS.items() if kind.arrives
 _BEGINS: Final = ("child.started", "child.spawned")
 MOVABLE: Final = frozenset({"waiting", "paused", "failed", "completed", "cancelled"})  # in these no worker has a run
 _REFUSALS: Final = (AlreadyDecided, BadArguments, Expired, NotAllowed, RunFinished, Stale)  # of a decision
+MOVES: Final = "move:"  # begins the requests by which runs are paused to be moved
 _COPYABLE: Final = frozenset({"ready", "running", *MOVABLE})
 
 
@@ -1001,15 +1002,19 @@ class TakeBack:
                 )  # fmt: skip
             yield from enter(tx, run, Enter(conversation, request, key, wait=True))
         yield from tx.rows("undo_export", bundle=moved[0])
-        yield from let_go(tx, [state[0] for state in before["runs"]], before["pause"], self.by)
+        yield from let_go(tx, [state[0] for state in before["runs"]], MOVES, self.by)
         yield from audit.note(tx, self.root, self.by, self.via, "take_back", {"bundle": moved[0], "to": moved[2]})
 
 
-def let_go(tx: Transaction, runs: Iterable[str], request: str | None, by: str) -> Asking[None]:
-    """Let those of these runs go on that were paused for a move."""
+def let_go(tx: Transaction, runs: Iterable[str], request: str, by: str) -> Asking[None]:
+    """Let those of these runs go on that were paused for a move: by this request, or, with `MOVES`, by any.
+
+    The export that paused a run may have died, or come too late: another one has moved it then.
+    """
     for run in runs:
         row = yield from existing(tx, run)
-        if row.status == "paused" and request is not None and (yield from _held_by(run)) == request:
+        held = (yield from _held_by(run)) if row.status == "paused" else None
+        if held is not None and held.startswith(request):
             yield from go_on(tx, row, by)
 
 
@@ -1104,7 +1109,7 @@ class Import:
             yield from self._insert_questions(tx)
             yield from self._insert_talks(tx)
         if not self.look and self.copy is None:
-            yield from let_go(tx, [row.id for row in found.runs], manifest.pause, self.by)
+            yield from let_go(tx, [row.id for row in found.runs], MOVES, self.by)
         for place, question, ballot, blobs, at in self.ballots:
             try:
                 yield from Decide(question, ballot, blobs, at=at)(tx)
