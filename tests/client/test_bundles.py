@@ -851,7 +851,9 @@ async def test_edits_of_several_people_in_a_file_follow_each_other(files):
     for name in ("eve", "zoe"):
         own = files.keys.own(name)
         async with open_bundle(str(files.file), Actor(name), "cli:root", lambda own=own: own, files.keys) as look:
-            await look.approve(await look.approval(question.id), by=Actor(name, via="cli:root"), data={"name": "bees", "lines": 2})
+            await look.approve(
+                await look.approval(question.id), by=Actor(name, via="cli:root"), data={"name": "bees", "lines": 2}
+            )
     async with files.open("destination", agents=[two_edit_a_page]) as hf:
         assert (await hf.import_run(files.file, keys=files.keys)).decisions == 3
         assert await hf.get("r").result(timeout=20) == "bees"
@@ -864,11 +866,15 @@ async def test_a_decision_is_for_the_file_that_was_looked_at(files):
     before = files.file.read_bytes()
     head = read(files.file, files.keys).head
     other = before[: head.ends]  # the same bundle, before anybody had decided in it
-    for content in (other, b"mine"):
-        with pytest.raises((holdfast.Stale, BadBundle)):
-            async with open_bundle(str(files.file), Actor("eve"), "cli:root", lambda: own, files.keys) as look:
-                await look.approve(question.id, by=Actor("eve", via="cli:root"))
-                files.file.write_bytes(content)
+
+    async def decided(meanwhile):
+        async with open_bundle(str(files.file), Actor("eve"), "cli:root", lambda: own, files.keys) as look:
+            await look.approve(question.id, by=Actor("eve", via="cli:root"))
+            files.file.write_bytes(meanwhile)
+
+    for content, error in ((other, holdfast.Stale), (b"mine", BadBundle)):
+        with pytest.raises(error):
+            await decided(content)
         assert files.file.read_bytes() == content
         files.file.write_bytes(before)
 

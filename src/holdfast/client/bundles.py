@@ -17,7 +17,7 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -918,8 +918,8 @@ class Bundles(Base):
             raise BadArguments("a move goes to a file, which is flushed before the run is given up; give its name")
         if await self.store.held():
             raise BadArguments(
-                f"this store is a copy and held, because its original may have run {run!r} too: two stores would go on with it. When "
-                "the original does nothing any more, `holdfast restore --activate`; then move it"
+                f"this store is a copy and held, because its original may have run {run!r} too: two stores would go on with it. "
+                "When the original does nothing any more, `holdfast restore --activate`; then move it"
             )
         check_movable(row)
         path = await asyncio.to_thread(_checked_path, to, run)

@@ -6,10 +6,11 @@ A fork has its history up to the point from another run. There stands `run.forke
 identity follows where the event is delivered. What was open at the point begins anew, under that identity (`Journal`).
 
 Behind the point the other run has gone on, and its steps had effects. A call of the fork that was made there too, by its key and
-name, or elsewhere with the same input, is as one in doubt: its body ran, in another life. `effects` says what happens: "new" runs it with a new idempotency key,
-"ask" has a person decide, "refuse" fails it. Steps that only read (`@step(effects=False)`), model requests among them, always
-run. The same holds for a failed run that is retried from an earlier step; what was done is then what the retry dropped. All that
-a run has still to do lies behind the point to which it went back last, so what was said there of effects decides.
+name, or elsewhere with the same input, is as one in doubt: its body ran, in another life. `effects` says what happens: "new" runs
+it with a new idempotency key, "ask" has a person decide, "refuse" fails it. Steps that only read (`@step(effects=False)`), model
+requests among them, always run. The same holds for a failed run that is retried from an earlier step; what was done is then what
+the retry dropped. All that a run has still to do lies behind the point to which it went back last, so what was said there of
+effects decides.
 
 A child of a fork is a fork too, from its beginning: what it does may have been done by the child that the other run had there.
 """

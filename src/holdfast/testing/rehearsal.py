@@ -660,8 +660,8 @@ class _Director:
             )
         else:
             asks = "" if work.spec.name not in self.record.models else (
-                f". It has asked a model, but may do more than that: --live {call.name} (live=) runs its body, and so does a budget "
-                "if the step says effects=False"
+                f". It has asked a model, but may do more than that: --live {call.name} (live=) runs its body, and so does a "
+                "budget if the step says effects=False"
             )  # fmt: skip
             self.stop(
                 f"{call.key} is called with an input that the record does not have: {call.name}({call.preview}); --answer "
