@@ -71,7 +71,7 @@ async def model() -> AsyncIterator[openai.AsyncOpenAI]:
         yield client
 
 
-@holdfast.step(retry=holdfast.Retry.model, timeout="5m")
+@holdfast.step(retry=holdfast.Retry.model, timeout="5m", effects=False)
 async def ask(prompt: str) -> str:
     client = await model()
     answer = await client.chat.completions.create(

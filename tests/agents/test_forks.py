@@ -403,6 +403,44 @@ async def test_a_step_with_another_name_in_that_place_was_not_done_before(opened
         assert await fork.result() == "x!"
 
 
+async def test_what_was_done_is_known_by_its_input_too(opened):
+    """With another list of names the calls have other places, and nobody gets a second letter unasked."""
+
+    @holdfast.agent
+    async def writes(names: list[str]) -> list[str]:
+        return [await act(name) for name in names]
+
+    @holdfast.agent
+    async def writer(name: str) -> str:
+        return await act(f"dear {name}") + await act(f"yours, {name}") if name == "ana" else await act(name)
+
+    @holdfast.agent
+    async def office(names: list[str]) -> list[str]:
+        return [await writer(name) for name in names]
+
+    async with opened(writes, office, writer) as hf:
+        for agent in (writes, office):
+            run = await hf.start(agent, ["ana", "bo"], id=agent.name)
+            await run.result()
+            asked = []
+            fork = await run.fork(replace={"arguments": {"names": ["cy", "di", "bo", "ana"]}})
+            for _ in range(5 if agent is office else 4):
+                try:
+                    question = await fork.wait_for_question(timeout=5)
+                except (TimeoutError, holdfast.RunFinished):
+                    break
+                asked.append(question.question.partition("(what=")[2].partition(")")[0])
+                await hf.answer(question, {"result": "-"}, by="ana")
+            await fork.result(timeout=5)
+            if agent is writes:
+                assert asked == ["'cy'", "'di'", "'bo'", "'ana'"]
+            else:
+                assert asked == ["'cy'", "'di'", "'bo'", "'dear ana'", "'yours, ana'"]
+        assert {what: did(what) for what in ("ana", "bo", "dear ana", "yours, ana")} == {
+            "ana": 1, "bo": 2, "dear ana": 1, "yours, ana": 1,
+        }  # fmt: skip
+
+
 # Children, conversations, streams, checkpoints
 
 

@@ -1,5 +1,7 @@
 """Agents that are carried from store to store: one that asks a person below two others, and one that uses all that a run can."""
 
+from dataclasses import dataclass
+
 import holdfast
 
 LARGE = "otter " * 20_000  # lies in a blob
@@ -95,6 +97,18 @@ async def two_of_us() -> str:
 async def two_edit() -> int:
     decision = await holdfast.approve("Publish this?", show={"name": ""}, edit=True, needs=2)
     return len(decision.data["name"])
+
+
+@dataclass
+class Page:
+    name: str
+    lines: int = 1
+
+
+@holdfast.agent
+async def two_edit_a_page() -> str:
+    decision = await holdfast.approve("Publish this?", show=Page("otters"), edit=True, needs=2)
+    return decision.data.name
 
 
 @holdfast.agent

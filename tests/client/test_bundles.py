@@ -19,6 +19,7 @@ from tests.client.bundle_agents import (
     by_another,
     clerk,
     fails,
+    guest,
     host,
     house,
     house_of_cards,
@@ -26,17 +27,19 @@ from tests.client.bundle_agents import (
     sleeper,
     talker,
     two_edit,
+    two_edit_a_page,
     two_of_us,
 )
 from tests.security.fuzzers.bundles import Apart
 
 import holdfast
 import holdfast.testing
-from holdfast.client.bundles import read, read_from, read_receipt
+from holdfast.client.bundles import add_decisions, read, read_from, read_receipt
 from holdfast.client.edge import open_bundle
 from holdfast.errors import BadBundle
 from holdfast.store.bundles import CONTENT, Mark, Move
 from holdfast.values import bundle as bundle_files
+from holdfast.values import codec
 from holdfast.words.people import Actor
 
 WAYS = ["sqlite-sqlite", "sqlite-postgres", "postgres-sqlite"]
@@ -322,6 +325,65 @@ async def test_a_running_body_ends_before_its_run_is_moved(road):
         await hf.import_run(road.file, keys=road.keys)
         assert await hf.get("r").result(timeout=30) == "slowly"
         assert not entered.is_set()
+
+
+async def test_a_run_that_a_dead_export_paused_goes_on_where_another_one_moves_it(road):
+    """The same command finishes what was killed, and the pause was for that alone."""
+    async with road.open("source") as hf:
+        run = await waiting(hf, guest)
+        await hf.store.pause("r", by="ana", request="move:of the dead", family=False, yields=True)
+        await run.wait("paused")
+        await road.move(run)
+    async with road.open("destination") as hf:
+        await hf.import_run(road.file, keys=road.keys)
+        await hf.get("r").send("go", "on")
+        assert await hf.get("r").result(timeout=20) == "on"
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["before", "later"])
+@pytest.mark.parametrize("comes", [True, False], ids=["moved", "given up"])
+async def test_a_pause_by_a_person_outlives_that_of_a_move(files, comes, later):
+    """Both wait for the same body to end, whoever was first; the person's holds the run, here or where it is imported."""
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    @holdfast.step
+    async def slow() -> str:
+        entered.set()
+        await leave.wait()
+        return "slowly"
+
+    @holdfast.agent
+    async def bee() -> str:
+        return await slow()
+
+    async def asked(hf, times):
+        while len([each for each in await hf.store.inbox("r", 0) if each.kind == "run.pausing"]) < times:
+            await asyncio.sleep(0.01)
+
+    async with files.open("source", agents=[bee]) as hf:
+        run = await hf.start(bee, id="r")
+        await entered.wait()
+        if not later:
+            await run.pause(by="ana")
+        moving = asyncio.create_task(files.move(run, timeout=None if comes else 0.2))
+        await asked(hf, 1 if later else 2)
+        if later:
+            await run.pause(by="ana")
+        if comes:
+            leave.set()
+            await moving
+        else:
+            with pytest.raises(TimeoutError, match="nothing was moved"):
+                await moving
+            leave.set()
+            assert "ana" in (await run.wait("paused")).reason
+            return
+    async with files.open("destination", agents=[bee]) as hf:
+        await hf.import_run(files.file, keys=files.keys)
+        info = await hf.get("r").info()
+        assert info.status == "paused" and "ana" in info.reason
+        await hf.get("r").resume()
+        assert await hf.get("r").result(timeout=20) == "slowly"
 
 
 async def test_a_run_whose_worker_died_is_moved_without_it(files):
@@ -741,6 +803,112 @@ async def test_a_decision_that_does_not_count_is_left_out_and_no_other(road):
         assert await hf.get("r").result(timeout=20) == "agreed"
         (deed,) = await hf.audit(action="import")
         assert deed.data["without"] == [2]
+
+
+async def asked_of_two(files):
+    """A question in a file that two must agree to, whose value may be edited; the first has agreed to what is shown."""
+    for name in ("zoe", "eve"):
+        files.keys.new(name)
+    async with files.open("source", agents=[two_edit_a_page]) as hf:
+        run = await hf.start(two_edit_a_page, id="r")
+        question = await run.wait_for_question()
+        await run.wait("waiting")
+        async with holdfast.open(files.destination) as there:
+            await run.export(files.file, move=await there.store_id(), keys=files.keys, key="ana")
+    async with open_bundle(str(files.file), Actor("zoe"), "cli:zoe", lambda: files.keys.own("zoe"), files.keys) as look:
+        await look.approve(question.id, by=Actor("zoe", via="cli:zoe"))
+    return question
+
+
+@pytest.mark.parametrize(
+    ("value", "digest", "why"),
+    [
+        ('{"name":"mallory","lines":1}', None, "for a value that it does not have"),
+        ('{"name":"mallory","lines":1}', "shown", "for another value than it has"),
+        (None, "0" * 32, "for a value that it does not have"),
+        ('{"name":7,"lines":1}', "own", "data: name"),
+        ('{"name":"mallory"}', "own", "lines"),
+        ('{"name":"mallory","lines":1,"more":1}', "own", "more"),
+    ],
+)
+async def test_a_decision_in_a_file_is_for_the_value_that_it_has(files, value, digest, why):
+    """Else one of two who must agree could put another value under the word of the other."""
+    question = await asked_of_two(files)
+    digest = {"shown": question.digest, "own": codec.digest(value or "null")}.get(digest, digest)
+    told = {"id": "x", "question": question.id, "yes": True, "note": "", "at": round(time.time() * 1000),
+            "seen": question.digest, "value": value, "digest": digest}  # fmt: skip
+    add_decisions(files.file, files.keys, read(files.file, files.keys), [(files.keys.own("eve"), told)])
+    async with files.open("destination", agents=[two_edit_a_page]) as hf:
+        with pytest.raises(holdfast.BadBundle, match=f"decision 2 in it, by 'eve', does not count: .*{why}"):
+            await hf.import_run(files.file, keys=files.keys)
+        await hf.import_run(files.file, keys=files.keys, without=[2])
+        await hf.approve(question.id, by="ida")
+        assert await hf.get("r").result(timeout=20) == "otters"  # what both were shown
+
+
+async def test_edits_of_several_people_in_a_file_follow_each_other(files):
+    question = await asked_of_two(files)
+    for name in ("eve", "zoe"):
+        own = files.keys.own(name)
+        async with open_bundle(str(files.file), Actor(name), "cli:root", lambda own=own: own, files.keys) as look:
+            await look.approve(
+                await look.approval(question.id), by=Actor(name, via="cli:root"), data={"name": "bees", "lines": 2}
+            )
+    async with files.open("destination", agents=[two_edit_a_page]) as hf:
+        assert (await hf.import_run(files.file, keys=files.keys)).decisions == 3
+        assert await hf.get("r").result(timeout=20) == "bees"
+
+
+async def test_a_decision_is_for_the_file_that_was_looked_at(files):
+    """Another bundle under its name, or a decision that came in between, is something else than was shown."""
+    question = await asked_of_two(files)
+    own = files.keys.own("eve")
+    before = files.file.read_bytes()
+    head = read(files.file, files.keys).head
+    other = before[: head.ends]  # the same bundle, before anybody had decided in it
+
+    async def decided(meanwhile):
+        async with open_bundle(str(files.file), Actor("eve"), "cli:root", lambda: own, files.keys) as look:
+            await look.approve(question.id, by=Actor("eve", via="cli:root"))
+            files.file.write_bytes(meanwhile)
+
+    for content, error in ((other, holdfast.Stale), (b"mine", BadBundle)):
+        with pytest.raises(error):
+            await decided(content)
+        assert files.file.read_bytes() == content
+        files.file.write_bytes(before)
+
+
+async def test_what_was_decided_in_a_file_stays_when_the_bundle_is_written_again(files):
+    await asked_of_two(files)
+    decided = files.file.read_bytes()
+    head = read(files.file, files.keys).head
+    async with files.open("source", agents=[two_edit_a_page]) as hf:
+        await hf.get("r").export(files.file, keys=files.keys, key="ana")
+        assert files.file.read_bytes() == decided
+        files.file.write_bytes(decided[: head.begins + 9])  # it was not copied whole
+        await hf.get("r").export(files.file, keys=files.keys, key="ana")
+        assert files.file.read_bytes() == decided[: head.ends]
+        files.file.write_bytes(decided + b"half a decis")
+        with pytest.raises(holdfast.BadArguments, match="name another file"):
+            await hf.get("r").export(files.file, keys=files.keys, key="ana")
+        assert files.file.read_bytes() == decided + b"half a decis"
+
+
+async def test_a_copy_of_a_store_moves_nothing_before_it_is_activated(files):
+    """Its original has the run too, so two stores would go on with it."""
+    async with files.open("source") as hf:
+        await waiting(hf, sleeper)
+        await hf.backup(files.folder / "all.backup")
+    restored = f"sqlite:{files.folder / 'restored.db'}"
+    await holdfast.restore_backup(files.folder / "all.backup", restored)
+    async with holdfast.open(restored) as hf:
+        run = hf.get("r")
+        with pytest.raises(holdfast.BadArguments, match=r"a copy and held.*restore --activate"):
+            await files.move(run)
+        assert not files.file.exists() and (await run.info()).status == "waiting"
+        await hf.activate()
+        assert (await files.move(run)).released
 
 
 async def test_a_person_who_may_not_decide_anywhere_is_refused_at_the_file(files):

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from click.testing import CliRunner
+from tests.histories.record import HERE, bring_back_sqlite
 
 import holdfast
 import holdfast.testing
@@ -373,3 +374,15 @@ def test_nothing_is_written(cli, tmp_path):
                   ("rehearse", "open", "--code", "app.py")):  # fmt: skip
         assert cli(*words).exit_code == 0
     assert (tmp_path / "runs.db").read_bytes() == before
+
+
+def test_a_store_of_an_older_version_is_not_brought_up_to_date(cli, tmp_path):
+    """A check comes before the deploy: workers of the older version are still at work there."""
+    older = tmp_path / "older.db"
+    bring_back_sqlite(HERE / "0.1" / "sqlite.db.gz", f"sqlite:{older}")
+    before, url = older.read_bytes(), f"sqlite:{older}"
+    code = "tests.histories.agents"
+    assert "fits" in cli("replay", "finished", "--code", code, "--db", url).stdout
+    assert cli("diff", "sequence", "sequence", "--db", url).exit_code == 0
+    assert json.loads(cli("check", code, "--db", url, "--json").stdout)["runs"]
+    assert older.read_bytes() == before and sorted(path.name for path in tmp_path.glob("older.db*")) == ["older.db"]

@@ -48,7 +48,7 @@ def ship(item: Item) -> str:
     return f"shipped {item.name}"
 
 
-@holdfast.step
+@holdfast.step(effects=False)
 async def ask(prompt: str) -> str:
     BODIES.append(f"ask {prompt}")
     holdfast.spend(0.5, input_tokens=3, output_tokens=4, model="small")
@@ -194,6 +194,59 @@ async def test_another_model_that_a_step_asks():
     assert (asked.stopped, asked.spent.usd, asked.answers) == ("", 0.5, {"asked": 1, "scripted": 1})
     assert live.difference.same and live.answers == {"asked": 1, "recorded": 1}
     assert many[0].stopped == ""  # a budget that is used up ends the next request, not this one
+
+
+async def test_a_body_that_may_do_more_than_ask_a_model_runs_only_if_it_is_named():
+    """It has paid for a model in the record; but a budget lets models be asked, and no mail be sent."""
+
+    @holdfast.step
+    async def reply(text: str) -> str:
+        BODIES.append(f"reply {text}")
+        holdfast.spend(0.5, model="small")
+        return text
+
+    @holdfast.agent
+    async def clerk(topic: str) -> str:
+        return await reply(f"about {topic}")
+
+    @holdfast.agent(name="clerk")
+    async def kinder(topic: str) -> str:
+        return await reply(f"dear, about {topic}")
+
+    async with holdfast.testing.open(agents=[clerk]) as hf:
+        await (await hf.start(clerk, "otters", id="w")).result()
+        BODIES.clear()
+        (refused,) = await rehearse(hf, ["w"], [kinder], budget=holdfast.Budget(usd=1))
+        assert (BODIES, refused.answers) == ([], {})
+        assert "--live reply" in refused.stopped and "effects=False" in refused.stopped
+        (named,) = await rehearse(hf, ["w"], [kinder], live=[reply], budget=holdfast.Budget(usd=1))
+        assert BODIES == ["reply dear, about otters"] and named.stopped == ""
+
+
+async def test_no_probe_runs():
+    async def looks(_: str) -> str:
+        BODIES.append("probe")
+        return "it did"
+
+    @holdfast.step(in_doubt=looks)
+    async def send(text: str) -> str:
+        return text
+
+    @holdfast.agent
+    async def mails(text: str) -> str:
+        return await send(text)
+
+    @holdfast.agent(name="mails")
+    async def others(text: str) -> str:
+        return await send(f"{text}!")
+
+    def lost(_: str) -> str:
+        raise holdfast.InDoubt("the line went dead")
+
+    async with holdfast.testing.open(agents=[mails]) as hf:
+        await (await hf.start(mails, "hello", id="m")).result()
+        (told,) = await rehearse(hf, ["m"], [others], answers={send: lost})
+    assert BODIES == [] and "no probe runs in a rehearsal" in told.stopped
 
 
 async def test_another_model_and_another_prompt_of_a_framework():

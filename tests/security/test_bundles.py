@@ -73,6 +73,19 @@ KEPT = {
     "a large value that is no text": (0, other_large(b"\xff" * 9), "the large value is no JSON"),
     "a large value in another encoding": (0, other_large('"a"'.encode("utf-16")), "the large value is no JSON"),
     "a large value that is no value": (0, other_large(b"{"), "the large value is no JSON"),
+    "a question that shows something else than the agent did": (
+        3, lambda made: said(made, "approvals", "shown", '{"name":"eve"}'), "no run asks that",
+    ),
+    "a question that is for others": (3, lambda made: said(made, "approvals", "recipients", "[]"), "no run asks that"),
+    "a question with other words": (3, lambda made: said(made, "approvals", "question", "Nice day?"), "no run asks that"),
+    "a question with the digest of something else": (
+        3, lambda made: said(made, "approvals", "digest", "0" * 32), "no run asks that",
+    ),
+    "a question that was edited, with the digest of something else": (
+        3, lambda made: said(made, "approvals", "data", '{"name":"eve"}') or said(made, "approvals", "digest", "0" * 32),
+        "no run asks that",
+    ),
+    "a question that nobody asks": (3, lambda made: said(made, "approvals", "id", "q-0"), "no run asks that"),
     "an event of a claim that never was": (
         0, lambda made: said(made, "events", "epoch", lambda epoch: epoch + 1_000), "written before the one before it, or after",
     ),

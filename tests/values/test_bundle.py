@@ -95,7 +95,7 @@ def test_decisions_are_for_one_bundle_and_in_order():
     whole = made().content
     for text in (b'{"yes":true}', b'{"yes":false}'):
         head, *_, decisions = read(whole)
-        whole += files.decision_line(head, decisions, text, KEY)
+        whole += files.new_decision(head, decisions, text, KEY).line
     *_, decisions = read(whole)
     assert [each.content for each in decisions] == [b'{"yes":true}', b'{"yes":false}']
     lines = [each.line for each in decisions]
@@ -178,7 +178,7 @@ def test_what_anybody_wrote_behind_a_bundle_is_not_read_if_it_is_large(tail, why
 def test_no_decision_is_written_that_nobody_could_read():
     head, *_ = read(made().content)
     with pytest.raises(BadBundle, match="1 MiB"):
-        files.decision_line(head, [], b"x" * (1 << 20), KEY)
+        files.new_decision(head, [], b"x" * (1 << 20), KEY)
     many = [files.Decision(b"", head.signed, b"{}\n")] * 1000
     with pytest.raises(BadBundle, match="1,000"):
-        files.decision_line(head, many, b"x", KEY)
+        files.new_decision(head, many, b"x", KEY)

@@ -97,7 +97,8 @@ def _parting(found: Difference, signs: Glyphs) -> Text:
         return Text(f"  {signs.done} ", "green").append(f"the same {count(same, 'call')}, with the same outcomes")
     before = found.pairs.index(found.parted)
     line = Text(f"  {signs.failed} ", "bold red").append("they part at ").append(clean(found.parted.key), "bold")
-    return line.append(f", after {count(before, 'call')} that are the same" if before else ", the first call", "dim")
+    after = f", after {count(before, 'call')} that {'is' if before == 1 else 'are'} the same"
+    return line.append(after if before else ", the first call", "dim")
 
 
 def _print_pairs(on: Console, found: Difference, signs: Glyphs, *, whole: bool, rehearsed: bool) -> None:

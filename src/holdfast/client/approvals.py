@@ -450,13 +450,10 @@ class Questions(Base):
         self, found: ApprovalRow, by: str | Actor, note: str, yes: bool, text: str | None, seen: str | None, id: str, door: str
     ) -> tuple[Ballot, dict[str, bytes]]:  # fmt: skip
         """Make what a person says to a question, and the large values to store with it."""
-        blobs = dict[str, bytes]()
-        of = None if text is None else await aside(text, digest, text)
-        if of is not None and found.data is None:
-            shown = await unspilled(self.store, found.shown) or "null"
-            if of == await aside(shown, digest, shown):
-                of = found.digest  # what was shown, entered once more
+        of, blobs = None, dict[str, bytes]()
         if text is not None:
+            shown = await unspilled(self.store, found.shown)
+            of = await aside((text, shown), digest_for, found, text, shown)
             text, blobs = spilled(text)
         actor = Actor.of(by)
         return Ballot(id, actor, yes, checked_note(note), seen, text, of, actor.via or door), blobs
@@ -550,10 +547,31 @@ def _checked_doubt(row: ApprovalRow, value: Any, recorded: str | None = None) ->
             f"{cut(show(value, 60), 60)} does not answer question {row.id!r}; use {{'result': ...}} if it happened, 'run' if it "
             "did not and should run, 'fail' to fail the step"
         )
+    text = stored_text(value["result"]) if recorded is None else recorded
+    return _happened(row, f'{{"result":{text}}}')
+
+
+def _happened(row: ApprovalRow, text: str) -> str:
+    """The text of the answer that a step in doubt happened, with its result checked."""
     schema = json.loads(row.schema or "{}")
     wrapped = {"type": "object", "properties": {"result": schema}, "$defs": schema.get("$defs", {})}
-    text = stored_text(value["result"]) if recorded is None else recorded
-    return entered(wrapped, f'{{"result":{text}}}', f"question {row.id!r}")
+    return entered(wrapped, text, f"question {row.id!r}")
+
+
+def checked_entry(row: ApprovalRow, text: str, shown: str | None) -> str:
+    """Check the text of what a person has entered elsewhere, as it is checked here; `shown` is what it takes the place of."""
+    if row.kind == "in_doubt":
+        value = json.loads(text)
+        told = isinstance(value, dict) and set(value) == {"result"}
+        return _happened(row, text) if told else _checked_doubt(row, value)
+    schema, what = json.loads(row.schema or "{}"), f"question {row.id!r}: data"
+    return entered(schema, text, what, shown if row.kind == "approve" else None)
+
+
+def digest_for(row: ApprovalRow, text: str, shown: str | None) -> str:
+    """The digest under which votes for an entered value count: that of the question, if it is what the agent showed."""
+    of = digest(text)
+    return row.digest if row.data is None and of == digest(shown or "null") else of
 
 
 def read_value(text: str | None) -> Any:

@@ -17,13 +17,14 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
+from holdfast.client.approvals import checked_entry, digest_for
 from holdfast.client.base import Base
 from holdfast.client.documents import plain
 from holdfast.client.info import starter
@@ -36,6 +37,7 @@ from holdfast.errors import (
     NotStorable,
     RunActive,
     RunFinished,
+    Stale,
     StoreUnavailable,
     Unconfirmed,
     UnknownRun,
@@ -46,6 +48,7 @@ from holdfast.store.blobs import spilled
 from holdfast.store.bundles import (
     CONTENT,
     MOVABLE,
+    MOVES,
     SECTIONS,
     Belongings,
     Changed,
@@ -65,6 +68,7 @@ from holdfast.store.bundles import (
 )
 from holdfast.store.changes import News
 from holdfast.store.conversations import MessageRow
+from holdfast.store.families import FAR
 from holdfast.store.forks import NewFork
 from holdfast.store.streams import Piece
 from holdfast.values import bundle as files
@@ -320,7 +324,7 @@ def read_from(file: BinaryIO, keys: Keys, without: Collection[int] = (), *, look
             text = decision.content
             if cipher is not None:
                 text = cipher.decrypt(int.from_bytes(text[:_NONCE], "big"), text[_NONCE:])
-            ballots.append(Offline(place, *_ballot(text, signers[by.key], questions)))
+            ballots.append(Offline(place, *_ballot(text, signers[by.key], questions, found)))
         except BadBundle as error:
             if not looks:
                 raise BadBundle(refused_decision(place, by.by, str(error))) from None
@@ -354,8 +358,13 @@ def _check(keys: Keys, use: Any, by: str, key: str, signature: bytes, message: b
         raise files.damaged(f"it was changed after {by!r} signed it")
 
 
-def _ballot(text: bytes, key: Key, questions: Mapping[str, ApprovalRow]) -> tuple[str, Ballot, dict[str, bytes], int]:
-    """Read what a person decided; the name and the groups are those of the key, as it is known here."""
+def _ballot(
+    text: bytes, key: Key, questions: dict[str, ApprovalRow], found: Belongings
+) -> tuple[str, Ballot, dict[str, bytes], int]:
+    """Read what a person decided; the name and the groups are those of the key, as it is known here.
+
+    A value that somebody has entered stands in `questions` from then on, for whoever decides after.
+    """
     told = files.read_json(files.text_of(text, "a decision"), "a decision")
     if type(told) is not dict or tuple(told) != _BALLOT:
         raise BadBundle("a decision in it does not say what decisions say")
@@ -374,15 +383,32 @@ def _ballot(text: bytes, key: Key, questions: Mapping[str, ApprovalRow]) -> tupl
         checked_note(told["note"])
     except BadArguments as error:
         raise BadBundle(str(error)) from None
-    value, blobs = told["value"], dict[str, bytes]()
+    value, blobs = _entered(asked, told, found), dict[str, bytes]()
     if value is not None:
-        files.read_json(value, "the value of a decision")
+        questions[asked.id] = replace(asked, data=value, digest=told["digest"])
         value, blobs = spilled(value)
     actor = Actor(key.name, key.groups)
     ballot = Ballot(
         told["id"][:100], actor, told["yes"], told["note"], told["seen"], value, told["digest"], f"bundle:{key.id[:8]}"
     )
     return asked.id, ballot, blobs, told["at"]
+
+
+def _entered(asked: ApprovalRow, told: dict[str, Any], found: Belongings) -> str | None:
+    """Read the value that a person decided for, if it is another than was shown: it fits, and is the one that the vote is for."""
+    if told["value"] is None and told["digest"] is None:
+        return None
+    if told["value"] is None or told["digest"] is None or not told["yes"]:
+        raise BadBundle("a decision in it is for a value that it does not have, or denies one that it has")
+    files.read_json(told["value"], "the value of a decision")
+    shown, edited = (None if text is None else _text(found, text) for text in (asked.shown, asked.data))
+    try:
+        value = checked_entry(asked, told["value"], shown if edited is None else edited)
+    except (BadArguments, NotStorable) as error:
+        raise BadBundle(str(error)) from None
+    if digest_for(asked, value, shown) != told["digest"]:
+        raise BadBundle("a decision in it is for another value than it has")
+    return value
 
 
 def write(path: Path, content: bytes, check: Callable[[], object] | None = None) -> None:
@@ -495,8 +521,10 @@ def _put(path: Path, content: bytes, run: str) -> None:
     write(path, content, lambda: _checked_path(path, run))
 
 
-def add_decision(path: str | os.PathLike[str], keys: Keys, signer: Key, told: dict[str, Any]) -> None:
-    """Write a decision into a bundle, behind those that are there."""
+def add_decisions(
+    path: str | os.PathLike[str], keys: Keys, seen: Opened, made: Sequence[tuple[Key, dict[str, Any]]]
+) -> None:
+    """Write decisions into a bundle, behind those that are there; `Stale` if it is not the one any more that was `seen`."""
     where = Path(path).absolute()
     try:
         with _names_in(where.parent), where.open("rb") as file:
@@ -506,13 +534,19 @@ def add_decision(path: str | os.PathLike[str], keys: Keys, signer: Key, told: di
                     "a copy asks its questions anew where it is imported: decide there; a move takes its questions along"
                 )
             decisions = files.read_decisions(file, head)
-            text = files.to_line({name: told[name] for name in _BALLOT})[:-1]
-            if head.manifest.sealed is not None:
-                place = secrets.randbits(95) | 1 << 95  # no other decision has it, wherever it is made
-                text = place.to_bytes(_NONCE, "big") + opened(head.manifest.sealed, keys).encrypt(place, text)
-            line = files.decision_line(head, decisions, text, signer)
+            if (head.text, decisions) != (seen.head.text, seen.decisions):
+                raise Stale(
+                    f"{str(path)!r} is not what you were shown any more: it was written anew, or somebody has decided in it. "
+                    "Nothing was decided; look at it again"
+                )
+            for signer, told in made:
+                text = files.to_line({name: told[name] for name in _BALLOT})[:-1]
+                if head.manifest.sealed is not None:
+                    place = secrets.randbits(95) | 1 << 95  # no other decision has it, wherever it is made
+                    text = place.to_bytes(_NONCE, "big") + opened(head.manifest.sealed, keys).encrypt(place, text)
+                decisions.append(files.new_decision(head, decisions, text, signer))
             file.seek(0)
-            write(where, file.read() + line)
+            write(where, file.read(head.ends) + b"".join(each.line for each in decisions))
     except OSError as error:
         raise BadArguments(f"{str(where)!r} cannot be written: {error.strerror}") from None
 
@@ -557,12 +591,16 @@ def summary(found: Belongings, made_at: int, kind: str) -> dict[str, Any]:
 
 def _value(found: Belongings, text: str) -> Any:
     """Read a value as JSON has it, wherever it lies; one that cannot be read is told as it is stored."""
-    if text.startswith('{"$blob":'):
-        text = found.blobs[text[10:74]].decode()
+    text = _text(found, text)
     try:
         return plain(UNTYPED.load(text))
     except NotStorable:
         return text
+
+
+def _text(found: Belongings, text: str) -> str:
+    """The text of a value itself, wherever it lies."""
+    return found.blobs[text[10:74]].decode() if text.startswith('{"$blob":') else text
 
 
 def _arguments(found: Belongings, text: str) -> dict[str, Any]:
@@ -883,6 +921,11 @@ class Bundles(Base):
             )
         if not isinstance(to, str | os.PathLike):
             raise BadArguments("a move goes to a file, which is flushed before the run is given up; give its name")
+        if await self.store.held():
+            raise BadArguments(
+                f"this store is a copy and held, because its original may have run {run!r} too: two stores would go on with it. "
+                "When the original does nothing any more, `holdfast restore --activate`; then move it"
+            )
         check_movable(row)
         path = await asyncio.to_thread(_checked_path, to, run)
         limit = None if timeout is None else seconds(timeout)
@@ -917,7 +960,7 @@ class Bundles(Base):
     async def _move(
         self, run: str, path: Path, pen: _Pen, to: str, limit_s: float | None, by: str, *, now: bool
     ) -> Bundle:
-        request, tries, written = f"move:{secrets.token_hex(8)}", 0, ""
+        request, tries, written = f"{MOVES}{secrets.token_hex(8)}", 0, ""
         where = f"to store {to} in {path.name}"
         clock = asyncio.get_running_loop().time
         ends = None if limit_s is None else clock() + limit_s
@@ -974,11 +1017,13 @@ class Bundles(Base):
                 members = [row for row in family if row.status in going]
                 if not members:
                     return
-                data = {**author, "reason": reason, "request": request, "depth": 0, "family": False, "now": now}
+                data = {**author, "reason": reason, "request": request, "depth": FAR, "family": False, "now": now}
                 await self.store.halt_forsaken(run, data)
                 for row in members:
                     with contextlib.suppress(RunFinished):
-                        await self.store.pause(row.id, **author, reason=reason, request=request, family=False, now=now)
+                        await self.store.pause(
+                            row.id, **author, reason=reason, request=request, family=False, now=now, yields=True
+                        )
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_S):
                         await self._pause_for(heard)
@@ -1053,15 +1098,27 @@ def _holds(path: Path, bundle: str) -> bool:
 
 
 def _put_again(to: Any, run: str, bundle: str, content: bytes) -> None:
-    """Write a bundle once more: over itself, too."""
+    """Write a bundle once more: over itself too, with what was decided in it."""
     path = Path(os.fspath(to)).absolute()
+    if not _holds(path, bundle):
+        _put(path, content, run)
+        return
+    with _names_in(path.parent):
+        write(path, content + _decided_in(path, bundle))
 
-    def check() -> None:
-        if not _holds(path, bundle):
-            _checked_path(path, run)
 
-    check()
-    write(path, content, check)
+def _decided_in(path: Path, bundle: str) -> bytes:
+    """Read the decisions that stand behind a bundle."""
+    try:
+        with path.open("rb") as file:
+            head = files.read_head(file)
+            if head.manifest.id == bundle:
+                return b"".join(each.line for each in files.read_decisions(file, head))
+    except (OSError, BadBundle) as error:
+        raise BadArguments(
+            f"what was decided in {str(path)!r} cannot be read ({error}), and would be lost; name another file for the bundle"
+        ) from None
+    raise BadArguments(f"{str(path)!r} is there already; name another file for the bundle")
 
 
 def _made(content: bytes, run: str, found: Belongings, manifest: Manifest) -> Bundle:

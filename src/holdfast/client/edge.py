@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast.client.approvals import Approval, Room
-from holdfast.client.bundles import Bundle, Judgement, add_decision, judged, new_decisions, read
+from holdfast.client.bundles import Bundle, Judgement, add_decisions, judged, new_decisions, read
 from holdfast.client.client import Client, open, store_for
 from holdfast.client.info import Deed, bury_owners
 from holdfast.client.keys import Key, Keys
@@ -32,6 +32,7 @@ from holdfast.store.blobs import unspilled
 from holdfast.store.bundles import Import
 from holdfast.store.contract import Ailment
 from holdfast.store.runs import Census
+from holdfast.store.store import Store
 from holdfast.store.triggers import UNDONE, Tally
 from holdfast.words.model import ApprovalRow, Event, Published, RunRow, Signal
 from holdfast.words.people import GROUP, Actor, Ballot, passed_on
@@ -228,11 +229,21 @@ class Edge:
 # Stores that must be there
 
 
+class _Onlooker(Client):
+    """A client that only looks: it writes nothing, and does not bring a store of an older version up to date."""
+
+    def _make_store(self) -> Store:
+        store = super()._make_store()
+        store.refuses = "this command only looks, and writes nothing"
+        return store
+
+
 @asynccontextmanager
 async def open_existing(url: str | None, actor: Actor, door: str, *, only_looks: bool = False) -> AsyncIterator[Client]:
     """Open a store that must be there, for an actor who comes through a door; no new file is made.
 
-    A file that cannot be written, or whose folder cannot, is looked at in a copy. With `only_looks` every write is refused.
+    A file that cannot be written, or whose folder cannot, is looked at in a copy. With `only_looks` every write is refused,
+    and a store of an older version is not brought up to date.
     """
     store = store_for(url)
     path = getattr(store, "path", None)
@@ -244,10 +255,9 @@ async def open_existing(url: str | None, actor: Actor, door: str, *, only_looks:
         hf, trouble = None, None
         if path is None or store.is_backup or _can_be_written(path):
             try:
-                hf = await stack.enter_async_context(open(url)._through(actor, door))
-                if only_looks:
-                    hf.store.refuses = hf.store.refuses or "this command only looks, and writes nothing"
-                else:
+                client = _Onlooker(url) if only_looks else open(url)
+                hf = await stack.enter_async_context(client._through(actor, door))
+                if not only_looks:
                     await bury_owners(hf.store)
             except StoreUnavailable as error:
                 if path is None:
@@ -294,6 +304,7 @@ async def open_bundle(
             yield hf
             after = [await hf.store.approval(question) for question in asked]
             refused: NotAllowed | None = None
+            made: list[tuple[Key, dict[str, Any]]] = []
             for decision in new_decisions(before, after):
                 key = signer()
                 try:
@@ -302,7 +313,9 @@ async def open_bundle(
                     refused = NotAllowed(f"{error}. It would count nowhere, and was not written into {path!r}")
                     continue
                 decision["value"] = await unspilled(hf.store, decision["value"])
-                await asyncio.to_thread(add_decision, path, ring, key, decision)
+                made.append((key, decision))
+            if made:
+                await asyncio.to_thread(add_decisions, path, ring, bundle, made)
             if refused is not None:
                 raise refused
 

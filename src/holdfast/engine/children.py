@@ -226,7 +226,7 @@ def new_child(attempt: Attempt, spec: AgentSpec, key: str, given: Input) -> NewR
     return NewRun(
         child, attempt.identity.derived(f"uid:{key}{salt}"), spec.name, given.text, spec.version, spec.flow.queue or run.queue,
         run.labels, run.id, key, run.root_id or run.id, lane=lane, budget=inherited(run, spec.budget),
-        identity=given.digest, origin=None if former is None else former.child(key, attempt.talks.copies),
+        identity=given.digest, origin=None if former is None else former.child(key, given.digest, attempt.talks.copies),
     )  # fmt: skip
 
 

@@ -6,10 +6,11 @@ A fork has its history up to the point from another run. There stands `run.forke
 identity follows where the event is delivered. What was open at the point begins anew, under that identity (`Journal`).
 
 Behind the point the other run has gone on, and its steps had effects. A call of the fork that was made there too, by its key and
-name, is as one in doubt: its body ran, in another life. `effects` says what happens: "new" runs it with a new idempotency key,
-"ask" has a person decide, "refuse" fails it. Steps that only read (`@step(effects=False)`), model requests among them, always
-run. The same holds for a failed run that is retried from an earlier step; what was done is then what the retry dropped. All that
-a run has still to do lies behind the point to which it went back last, so what was said there of effects decides.
+name, or elsewhere with the same input, is as one in doubt: its body ran, in another life. `effects` says what happens: "new" runs
+it with a new idempotency key, "ask" has a person decide, "refuse" fails it. Steps that only read (`@step(effects=False)`), model
+requests among them, always run. The same holds for a failed run that is retried from an earlier step; what was done is then what
+the retry dropped. All that a run has still to do lies behind the point to which it went back last, so what was said there of
+effects decides.
 
 A child of a fork is a fork too, from its beginning: what it does may have been done by the child that the other run had there.
 """
@@ -58,7 +59,7 @@ class Doubtful(Protocol):
 class Former:
     """The past that a run went back from: what was done there, and what is to become of it."""
 
-    __slots__ = ("_done", "_retries", "children", "effects", "origin", "replaced", "said", "salts")
+    __slots__ = ("_alike", "_born", "_done", "_retries", "children", "effects", "origin", "replaced", "said", "salts")
 
     def __init__(self, origin: dict[str, Any] | None, retries: dict[int, str], replaced: dict[str, str]) -> None:
         self.origin = origin  # data of the last `run.forked`; None: it only went back in its own history
@@ -67,6 +68,8 @@ class Former:
         self.effects: str = said[max(said)]  # all that is to be done lies behind where the run went back to last
         self.replaced = replaced  # what calls get instead of what they would do, by key
         self._done: dict[str, Done] = {}
+        self._alike: dict[tuple[str, str], Done] = {}  # steps by name and digest of their input, the last of each
+        self._born: dict[tuple[str, str], Done] = {}  # and children
         self.children: dict[str, Done] = {}  # by the key of the call that started it
         self.said: dict[
             str, int
@@ -94,6 +97,11 @@ class Former:
             else:
                 self._done[done.key] = done
 
+    def settled(self) -> None:
+        """All is learnt: what was done can be found by its input too, because the code may come to it by another way now."""
+        for found, done in ((self._alike, self._done), (self._born, self.children)):
+            found.update({(each.data.get("name", ""), each.data.get("digest", "")): each for each in done.values()})
+
     def anew(self, key: str, digest: str) -> int | None:
         """Tell by what to salt a call that a retry dropped and that must not find what it made then; None: it may."""
         before = self.children.get(key)
@@ -101,11 +109,13 @@ class Former:
             return before.dropped  # with another input it is another child
         return self.salts.get(key)
 
-    def child(self, key: str, copies: list[list[Any]]) -> Origin | None:
+    def child(self, key: str, digest: str, copies: list[list[Any]]) -> Origin | None:
         """Tell where the child that a call starts comes from; None if the run is no fork."""
         if self.origin is None:
             return None
-        before = self.children.get(key)
+        before, name = self.children.get(key), key.rpartition("#")[0].rpartition("/")[2]
+        if before is None or before.data.get("digest") != digest:
+            before = self._born.get((name, digest), before)
         return Origin("" if before is None else before.data["child"], self.effects, self.origin["by"], copies)
 
     async def settle(self, call: Doubtful) -> Ended:
@@ -114,14 +124,16 @@ class Former:
         if text is not None:
             return self._given(call, text)
         done = self._done.get(call.key)
-        if done is None or done.data.get("name") != call.name or not call.spec.effects:
+        if done is None or done.data.get("name") != call.name:
+            done = self._alike.get((call.name, call.digest))
+        if done is None or not call.spec.effects:
             return RUN_IT
         told = _told(call, done)
         if self.effects == "refuse":
             return Ended(error=InDoubt(told), final=True)
         shown = {"call": f"{call.name}({call.preview})", "run": done.run, "event": done.seq}
         uses = ""
-        if done.kind == "step.completed":
+        if done.kind == "step.completed" and done.key == call.key:  # by which the result is found again
             shown["result"] = done.preview or "a large value"
             uses = f'"{USE}" to go on with the result that is recorded, '
         key = f"with the {'new' if done.dropped is None else 'same'} idempotency key {call.idempotency_key()}"
@@ -185,6 +197,7 @@ async def recall(attempt: Attempt) -> None:
     former = Former(origin, retries, replaced)
     former.learn(Done.of(event, origin["of"]) for event in _left(journal.left) if origin is not None)
     former.learn(await attempt.host.store.former(attempt.run.id))
+    former.settled()
     attempt.kept.remember(former)
     attempt.identity.begin_anew(former.salts)
 

@@ -284,8 +284,21 @@ def is_backup(path: str) -> bool:
     return found is not None
 
 
+def is_older(path: str) -> bool:
+    """Has the store in this file an older schema than this version? To ask changes nothing."""
+    try:
+        db = _read_only(path)
+        try:
+            applied: list[Any] = db.execute("SELECT number, name, checksum FROM migrations").fetchall()
+        finally:
+            db.close()
+    except apsw.Error:  # whatever it is, opening it as a store tells
+        return False
+    return bool(missing(repr(path), applied, known()))
+
+
 class View:
-    """A backup that is looked at: as it is, or, if it has an older schema, a copy of it that is brought up to date."""
+    """A store that is only looked at: as it is, or, if it has an older schema, a copy of it that is brought up to date."""
 
     def __init__(self, path: str) -> None:
         self._path, self._folder = path, None
@@ -303,7 +316,7 @@ class View:
             db.close()
 
     def connect(self) -> apsw.Connection:
-        """Open a connection that sees the backup."""
+        """Open a connection that sees what is in it."""
         db = _read_only(self._path)
         db.execute("PRAGMA temp_store = MEMORY")
         return db

@@ -45,6 +45,7 @@ from holdfast.store import audit
 from holdfast.store.announcements import OVER, resubscribe
 from holdfast.store.approvals import Decide, check_allowed
 from holdfast.store.blobs import NAMED_BLOB, insert_blobs
+from holdfast.store.budgets import BUDGET
 from holdfast.store.changes import News
 from holdfast.store.conversations import Enter, enter, leave_all
 from holdfast.store.deletion import delete_runs
@@ -55,6 +56,7 @@ from holdfast.store.parts import keep_parts
 from holdfast.store.runs import existing
 from holdfast.store.streams import Piece
 from holdfast.store.work import ALL, Asking, Count, Feature, Transaction, rows, to_json
+from holdfast.values import codec
 from holdfast.values.bundle import Manifest, is_modest
 from holdfast.values.parts import digest_of
 from holdfast.values.text import is_whole
@@ -68,6 +70,7 @@ _SIGNALS: Final = frozenset(name for name, kind in KINDS.items() if kind.arrives
 _BEGINS: Final = ("child.started", "child.spawned")
 MOVABLE: Final = frozenset({"waiting", "paused", "failed", "completed", "cancelled"})  # in these no worker has a run
 _REFUSALS: Final = (AlreadyDecided, BadArguments, Expired, NotAllowed, RunFinished, Stale)  # of a decision
+MOVES: Final = "move:"  # begins the requests by which runs are paused to be moved
 _COPYABLE: Final = frozenset({"ready", "running", *MOVABLE})
 
 
@@ -221,8 +224,10 @@ _RUN_COLUMNS: Final[dict[str, Fits]] = {
     "limit_key": _maybe(_name), "limit_n": _maybe(_count), "rate_key": _maybe(_name), "rate_n": _maybe(_count),
     "rate_ms": _maybe(_count), "singleton_key": _maybe(_name), "budget": _maybe(_dict), "identity": _maybe(_name),
 }  # fmt: skip
+_ASKED: Final = 2_000  # characters of a question that its event repeats
+_KINDS_ASKED: Final = ("approve", "ask", "in_doubt")
 _APPROVAL_COLUMNS: Final[dict[str, Fits]] = {
-    "id": _run, "run_id": _run, "root_id": _run, "path": _names, "key": _name, "kind": _one_of("approve", "ask", "in_doubt"),
+    "id": _run, "run_id": _run, "root_id": _run, "path": _names, "key": _name, "kind": _one_of(*_KINDS_ASKED),
     "question": _text, "shown": _maybe(_value), "digest": _text, "schema": _maybe(_dict), "recipients": _names, "needs": _needs,
     "votes": _votes, "delegations": _delegations, "expires_at": _maybe(_count), "fallback": _maybe(_inline),
     "remind_ms": _maybe(_count), "status": _one_of("open", "decided", "expired", "withdrawn"), "asked_at": _count,
@@ -469,11 +474,11 @@ def _check_whole(found: Belongings, content: bytes, manifest: Manifest) -> None:
     _check_runs(found, manifest)
     _check_journals(found)
     _check_inboxes(found)
+    _check_blobs(found, content)
     _check_questions(found)
     _check_talks(found)
     _check_streams(found)
     _check_parts(found)
-    _check_blobs(found, content)
 
 
 def _refuse(section: str, place: int, why: str) -> BadBundle:
@@ -671,6 +676,10 @@ def _check_inboxes(found: Belongings) -> None:
 def _check_questions(found: Belongings) -> None:
     _check_unique(found, "approvals", "id")
     runs, questions = {row.id: row for row in found.runs}, found.questions
+    events: dict[str, list[list[Any]]] = defaultdict(list)
+    for row in found.rows["events"]:
+        if row[2] == "approval.asked":
+            events[json.loads(row[4])["approval"]].append(row)
     for place, asked in enumerate(questions):
         decided = asked.status == "decided"
         if asked.run_id not in runs or asked.root_id != found.root:
@@ -681,10 +690,32 @@ def _check_questions(found: Belongings) -> None:
             raise _refuse("approvals", place, "it is open and says when it ended, or ended and says not when")
         if asked.status == "open" and runs[asked.run_id].status in FINISHED:
             raise _refuse("approvals", place, "its run has ended, and asks nobody any more")
+        if asked.status == "open" and not any(_asks(found, asked, event) for event in events[asked.id]):
+            raise _refuse("approvals", place, "no run asks that: its history says otherwise")
     known = {asked.id for asked in questions}
     for place, (asked_for, _) in enumerate(found.rows["askers"]):
         if asked_for not in known:
             raise _refuse("askers", place, "there is no such question in the bundle")
+
+
+def _asks(found: Belongings, asked: ApprovalRow, event: list[Any]) -> bool:
+    """Is this the event that asks an open question? People decide what the row shows, and the agent acts on what the event says."""
+    _, _, _, _, data, value, blob, *_ = event
+    told = json.loads(data)
+    whole = bool(told.get("whole")) or told["kind"] == BUDGET  # the value is what was shown, and all of it
+    shown = value if blob is None else f'{{"$blob":"{blob}"}}'
+    digests = {told.get("digest")}
+    if asked.data is not None:
+        spilt = asked.data.startswith(_SPILLED)
+        digests.add(codec.digest(found.blobs[asked.data[10:74]].decode() if spilt else asked.data))
+    return (
+        (told["kind"] if told["kind"] in _KINDS_ASKED else "approve") == asked.kind
+        and told["question"] == asked.question[:_ASKED]
+        and told["to"] == json.loads(asked.recipients)
+        and (not told.get("not_by") or asked.not_by is not None)
+        and (not whole or shown == asked.shown)
+        and asked.digest in digests
+    )
 
 
 def _check_talks(found: Belongings) -> None:
@@ -972,15 +1003,19 @@ class TakeBack:
                 )  # fmt: skip
             yield from enter(tx, run, Enter(conversation, request, key, wait=True))
         yield from tx.rows("undo_export", bundle=moved[0])
-        yield from let_go(tx, [state[0] for state in before["runs"]], before["pause"], self.by)
+        yield from let_go(tx, [state[0] for state in before["runs"]], MOVES, self.by)
         yield from audit.note(tx, self.root, self.by, self.via, "take_back", {"bundle": moved[0], "to": moved[2]})
 
 
-def let_go(tx: Transaction, runs: Iterable[str], request: str | None, by: str) -> Asking[None]:
-    """Let those of these runs go on that were paused for a move."""
+def let_go(tx: Transaction, runs: Iterable[str], request: str, by: str) -> Asking[None]:
+    """Let those of these runs go on that were paused for a move: by this request, or, with `MOVES`, by any.
+
+    The export that paused a run may have died, or come too late: another one has moved it then.
+    """
     for run in runs:
         row = yield from existing(tx, run)
-        if row.status == "paused" and request is not None and (yield from _held_by(run)) == request:
+        held = (yield from _held_by(run)) if row.status == "paused" else None
+        if held is not None and held.startswith(request):
             yield from go_on(tx, row, by)
 
 
@@ -1078,7 +1113,7 @@ class Import:
             for row in found.runs:
                 if row.status not in OVER:
                     yield from resubscribe(tx, row.id)
-            yield from let_go(tx, [row.id for row in found.runs], manifest.pause, self.by)
+            yield from let_go(tx, [row.id for row in found.runs], MOVES, self.by)
         for place, question, ballot, blobs, at in self.ballots:
             try:
                 yield from Decide(question, ballot, blobs, at=at)(tx)

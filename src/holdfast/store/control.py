@@ -21,6 +21,7 @@ from holdfast.errors import BadArguments, RunActive, RunFinished
 from holdfast.store import audit
 from holdfast.store.changes import News
 from holdfast.store.families import (
+    FAR,
     above,
     asked_to_stop,
     below,
@@ -51,12 +52,14 @@ class Control(Feature):
         request: str,
         family: bool = True,
         now: bool = False,
+        yields: bool = False,
     ) -> str:
         """Have the run and all below it stop at a safe point; returns its status, 'running' while its owner must do it.
 
-        `request` is the id of the request: the same one twice is one. `now`: bodies that run are stopped.
+        `request` is the id of the request: the same one twice is one. `now`: bodies that run are stopped. `yields`: any other
+        request to pause, made before or later, holds the run instead.
         """
-        work = Pause(run, by, via, reason, request, family, now)
+        work = Pause(run, by, via, reason, request, family, now, yields)
         status = await self._submit(work, small=True, runs=[run])
         return status or await self._submit(replace(work, whole=True), small=True) or ""
 
@@ -110,6 +113,7 @@ class Pause:
     request: str
     family: bool
     now: bool
+    yields: bool = False
     whole: bool = False
 
     def __call__(self, tx: Transaction) -> Asking[str | None]:
@@ -127,8 +131,8 @@ class Pause:
             return None
         members = [(0, found), *((yield from below(tx, run)) if takes_others else ())]
         for depth, member in members:
-            data = {"by": by, "reason": self.reason, "request": request, "depth": depth, "family": self.family,
-                    "now": self.now}  # fmt: skip
+            data = {"by": by, "reason": self.reason, "request": request, "depth": depth + (FAR if self.yields else 0),
+                    "family": self.family, "now": self.now}  # fmt: skip
             if depth and (yield from asked_to_stop(tx, member.id)):
                 continue
             if (yield from pause_member(tx, member, data)):

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from holdfast.store import audit
 from holdfast.store.changes import News
@@ -31,6 +31,8 @@ from holdfast.store.limits import freed
 from holdfast.store.runs import existing
 from holdfast.store.work import Asking, Conflict, Transaction, to_json
 from holdfast.words.model import FINISHED, RunRow
+
+FAR: Final = 1_000_000  # the depth of a request to pause to which every other one is nearer
 
 
 class End(NamedTuple):

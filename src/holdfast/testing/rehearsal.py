@@ -462,6 +462,7 @@ class _Stage(Client):
         specs = [dataclasses.replace(spec, schedule=None) for spec in self._code.specs]  # nothing begins by itself here
         worker = _Understudy(store, specs, self._settings)
         worker.director = self.director
+        worker.rounds.clear()  # nor is anything taken in or sent out
         await worker.start()
         self._worker = worker
 
@@ -636,6 +637,9 @@ class _Director:
         attempt = attempts[work.context.run.id]
         call, recorded = attempt.asked(work.context.key), self.record.of_run(attempt.run)
         self.rules.called.add(work.spec.name)
+        if work.spec.probe is not None and work.fn is work.spec.probe:
+            self.stop(f"{call.key} would look whether it has happened, and no probe runs in a rehearsal")
+            return await self._never(attempt)
         if work.fn is not work.spec.fn:
             return await self._performed(attempt, work, "scripted")
         changed = recorded is None or work.spec.name in self.rules.live or self._is_changed(work)
@@ -655,16 +659,21 @@ class _Director:
                 "requests may spend"
             )
         else:
+            asks = "" if work.spec.name not in self.record.models else (
+                f". It has asked a model, but may do more than that: --live {call.name} (live=) runs its body, and so does a "
+                "budget if the step says effects=False"
+            )  # fmt: skip
             self.stop(
                 f"{call.key} is called with an input that the record does not have: {call.name}({call.preview}); --answer "
-                f"{call.name}=JSON (answers=) says what it returns"
+                f"{call.name}=JSON (answers=) says what it returns{asks}"
             )
         return await self._never(attempt)
 
     def _asks_model(self, work: Work) -> bool:
-        """Is this the step of a request to a model? It is if calls of it have paid for one, or if it is to be asked."""
+        """Is this the step of a request to a model? It is if it is to be asked, or has paid for one and says that it only reads."""
         name = work.spec.name
-        return name in self.rules.live or name in self.record.models or _is_framework(work)
+        only_asks = name in self.record.models and not work.spec.effects
+        return name in self.rules.live or only_asks or _is_framework(work)
 
     def _is_changed(self, work: Work) -> bool:
         """Is this a request of a framework for an agent of which something is changed?"""

@@ -229,13 +229,13 @@ def _written(manifest: Manifest) -> dict[str, Any]:
     return {name: getattr(manifest, name) for name in _MANIFEST} | {"sections": sections, "sealed": manifest.sealed}
 
 
-def decision_line(head: Head, before: Sequence[Decision], content: bytes, signer: Signer) -> bytes:
+def new_decision(head: Head, before: Sequence[Decision], content: bytes, signer: Signer) -> Decision:
     """Write a decision behind those that are there already."""
     signature = signer.sign(to_sign("decision", signer.id, signer.name, _decided(head, before, content)))
     told = {"decision": _base64(content), "key": signer.id, "by": signer.name, "signature": _base64(signature)}
     line = to_line(told)
     _check_decided([*(each.line for each in before), line])
-    return line
+    return Decision(content, Signed(signer.id, signer.name, signature), line)
 
 
 def _decided(head: Head, before: Sequence[Decision], content: bytes) -> bytes:

@@ -15,6 +15,7 @@ import builtins
 import dis
 import functools
 import inspect
+import re
 import sys
 import textwrap
 from collections import deque

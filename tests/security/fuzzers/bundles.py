@@ -527,6 +527,7 @@ def _question(made: Apart, dice: random.Random) -> bool:
         ("run_id", "nobody"), ("root_id", "nobody"), ("status", "odd"), ("status", "decided"), ("needs", "0"), ("needs", "[]"),
         ("votes", "{}"), ("votes", "[1]"), ("votes", '[{"by":"x"}]'), ("recipients", "[1]"), ("decision", "approved"),
         ("decided_at", 5), ("kind", "run"), ("delegations", "[[]]"), ("path", '"x"'), ("schema", "[]"), ("not_by", "[{}]"),
+        ("question", "Nice day?"), ("recipients", '["mallory"]'), ("digest", "0" * 32), ("kind", "ask"), ("id", "q-0"),
     ])  # fmt: skip
     row[columns.index(which)] = value
     return True

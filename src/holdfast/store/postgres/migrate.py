@@ -17,10 +17,21 @@ from holdfast.store.postgres.dialect import migrations, schema_text
 from holdfast.store.postgres.execute import ask
 
 
-async def migrate(connection: Connection, schema: str, now: int) -> bool:
-    """Apply what is missing. Returns whether we may write here. `NewerJournal` when the database knows more than we do."""
+async def migrate(connection: Connection, schema: str, now: int, *, looks: bool = False) -> bool:
+    """Apply what is missing. Returns whether we may write here. `NewerJournal` when the database knows more than we do.
+
+    With `looks` nothing is changed, and `StoreUnavailable` tells of what is missing.
+    """
     wanted = migrations()
     lacking = await _missing(connection, schema, wanted)
+    if looks:
+        if lacking:
+            raise StoreUnavailable(
+                f"schema {schema!r} is that of an older Holdfast, and a command that only looks does not bring it up to date. Look "
+                "at a backup, made with the version that works there: `holdfast backup FILE`, then --db sqlite:FILE; or upgrade "
+                "first"
+            )
+        return True
     if lacking:  # the usual case takes no lock
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('holdfast:' || $1, 0))", schema)

@@ -81,7 +81,8 @@ class PostgresStore(Store):
         db = None
         try:
             db = await self._connect_writer()
-            if not await insist(functools.partial(migrate, db, self._options.schema, self.clock.now())):
+            looks = self.refuses is not None
+            if not await insist(functools.partial(migrate, db, self._options.schema, self.clock.now(), looks=looks)):
                 self.refuses = f"{self.url!r} can only be looked at and cannot be changed: its role may not write"
             await self._wakeups.open(f"holdfast_{await secret_of(db)}")
         except BaseException as error:

@@ -72,7 +72,7 @@ class SQLiteStore(Store):
             self._connect, self.clock, self.worker_id, submit=lambda work: self._submit(work, journal=False, small=True),
             died=self._writer.kill, faults=faults,
         )  # fmt: skip
-        self._view: backup.View | None = None  # of a backup, which nobody writes
+        self._view: backup.View | None = None  # of what is only looked at
         self._readers = Readers(self.path, self._connect_to_read, self._check_open)
         self._on_its_way = 0  # operations given to the writer's thread whose results have not come back to the loop
 
@@ -92,7 +92,14 @@ class SQLiteStore(Store):
         check_process()
         self._begin()
         if await asyncio.to_thread(lambda: self.is_backup):
-            await self._open_backup()
+            self.refuses = (
+                f"{self._file!r} is a backup: it can be looked at and cannot be changed. Make a store of it: "
+                f"holdfast restore {shlex.quote(self._file)} --db sqlite:NEW.db"
+            )
+            await self._open_view()
+            return
+        if self.refuses is not None and await asyncio.to_thread(backup.is_older, self.path):
+            await self._open_view()
             return
         opened: asyncio.Future[None] = self._loop.create_future()
 
@@ -116,12 +123,8 @@ class SQLiteStore(Store):
     def is_backup(self) -> bool:  # it is asked of the file once
         return backup.is_backup(self.path)
 
-    async def _open_backup(self) -> None:
+    async def _open_view(self) -> None:
         """Open only to look: there is no writer, no lock and no socket, so the file stays as it is and nothing lies beside it."""
-        self.refuses = (
-            f"{self._file!r} is a backup: it can be looked at and cannot be changed. Make a store of it: "
-            f"holdfast restore {shlex.quote(self._file)} --db sqlite:NEW.db"
-        )
         try:
             self._view = await asyncio.to_thread(backup.View, self.path)
         except (apsw.Error, UnicodeDecodeError) as error:
