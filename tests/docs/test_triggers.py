@@ -61,6 +61,8 @@ def test_fire_messages_and_files(monkeypatch, tmp_path):
     tests = module(PAGE, "triggers: fire")
     asyncio.run(tests.test_an_order())
     asyncio.run(tests.test_a_file(tmp_path))
+
+
 def test_webhook(monkeypatch):
     monkeypatch.setitem(sys.modules, "issues", module(PAGE, "triggers: webhook"))
     asyncio.run(module(PAGE, "triggers: test webhook").test_an_issue())
