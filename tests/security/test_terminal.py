@@ -43,7 +43,7 @@ WORDS = {
                   ["schedules", "x", "--agent", "gives", "--cron", "0 7 * * *", "--tz", EVIL]],
     "triggers": [["triggers"], ["triggers", "evil"], ["triggers", "evil", NAME], ["triggers", "evil", "long"], ["triggers", SHORT],
                  ["triggers", "evil", SHORT], ["triggers", "evil", "--replay", SHORT], ["triggers", "evil", "--replay", NAME],
-                 ["triggers", SHORT, "--replay-dead"], ["triggers", SHORT, "--delete"], ["triggers", "evil", "--delete"]],
+                 ["triggers", SHORT, "--replay-dead"], ["triggers", "evil", "--dismiss", NAME], ["triggers", SHORT, "--delete"], ["triggers", "evil", "--delete"]],
     "conversations": [["conversations"], ["conversations", "talk"], ["conversations", SHORT]],
     "doctor": [["doctor"]],
     "steps": [["steps", "asks"], ["steps", "failed"], ["steps", "done", "0"], ["steps", "asks", SHORT], ["steps", EVIL]],

@@ -1736,6 +1736,11 @@ WHERE (trigger, key) IN (SELECT trigger, key FROM deliveries WHERE status = 'dea
                          ORDER BY received_at LIMIT :limit)
 RETURNING key
 
+-- name: dismiss_delivery
+-- Let a delivery be that is dead, or waits for its next attempt: it ends, and nothing is done about it.
+UPDATE deliveries SET status = 'done', due_at = NULL, settled_at = :now, outcome = '[]'
+WHERE trigger = :trigger AND key = :key AND status <> 'done' AND owner IS NULL RETURNING {delivery}
+
 -- name: deliveries
 -- Deliveries of a trigger in a state, those that came last first.
 SELECT {delivery} FROM deliveries WHERE status = :status AND trigger = :trigger AND received_at < :before
