@@ -90,7 +90,7 @@ def test_replayed_and_forgotten(cli):
     assert "dismissed: ValueError: no such box" in cli("triggers", "mail").stdout
     assert "Dismissed. Its error was:" in cli("triggers", "mail", "bad3").stdout
     assert cli.json("triggers", "mail", "--dismiss", "bad3")["status"] == "done"
-    assert "1 dead deliveries of mail are tried again." in cli("triggers", "mail", "--replay-dead").stdout
+    assert "Dead deliveries of mail that are tried again: 1." in cli("triggers", "mail", "--replay-dead").stdout
     assert "No delivery of mail is dead." in cli("triggers", "mail", "--replay-dead").stdout
     assert cli.json("triggers", "mail")["trigger"]["waiting"] == 2
     assert "waits for a worker" in cli("triggers", "mail").stdout

@@ -44,8 +44,8 @@ _WIDE: Final = 60  # characters of what is only one column
 @db_option
 @json_option
 async def triggers(
-    name: str | None, delivery: str | None, status: str | None, limit: int, replay: str | None, replay_dead: bool, dismiss: str | None,
-    delete: bool, db: str | None, as_json: bool,
+    name: str | None, delivery: str | None, status: str | None, limit: int, replay: str | None, replay_dead: bool,
+    dismiss: str | None, delete: bool, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """List what starts agents by itself, and what came for it.
 
@@ -74,7 +74,7 @@ async def triggers(
                 print_json({"replayed": count})
             else:
                 answer(
-                    f"{count} dead deliveries of {name} are tried again."
+                    f"Dead deliveries of {name} that are tried again: {count}."
                     if count
                     else f"No delivery of {name} is dead."
                 )
