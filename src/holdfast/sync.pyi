@@ -1363,6 +1363,13 @@ class Client:
             UnknownTrigger: There is no such trigger, and nothing came for one.
         """
 
+    def dismiss_delivery(self, trigger: str, id: str) -> DeliveryInfo:
+        """Let a dead delivery be: it counts as done, and nothing is done about it. Its error and its body stay to be seen.
+
+        Raises:
+            UnknownTrigger: There is no such delivery.
+        """
+
     def delete_trigger(self, name: str) -> None:
         """Forget a trigger whose code is gone. What came for it stays for 30 days; one that a worker declares comes back.
 

@@ -85,9 +85,14 @@ def test_replayed_and_forgotten(cli):
     assert "Delivery bad1 of mail is tried again." in cli("triggers", "mail", "--replay", "bad1").stdout
     assert "is done, and stays so: started: mail@good." in cli("triggers", "mail", "--replay", "good").stdout
     assert cli.json("triggers", "mail", "--replay", "bad1")["status"] == "new"
-    assert "2 dead deliveries of mail are tried again." in cli("triggers", "mail", "--replay-dead").stdout
+    assert "Delivery bad3 of mail is dismissed" in cli("triggers", "mail", "--dismiss", "bad3").stdout
+    assert "is done already: started: mail@good" in cli("triggers", "mail", "--dismiss", "good").stdout
+    assert "dismissed: ValueError: no such box" in cli("triggers", "mail").stdout
+    assert "Dismissed. Its error was:" in cli("triggers", "mail", "bad3").stdout
+    assert cli.json("triggers", "mail", "--dismiss", "bad3")["status"] == "done"
+    assert "Dead deliveries of mail that are tried again: 1." in cli("triggers", "mail", "--replay-dead").stdout
     assert "No delivery of mail is dead." in cli("triggers", "mail", "--replay-dead").stdout
-    assert cli.json("triggers", "mail")["trigger"]["waiting"] == 3
+    assert cli.json("triggers", "mail")["trigger"]["waiting"] == 2
     assert "waits for a worker" in cli("triggers", "mail").stdout
     assert "is forgotten" in cli("triggers", "mail", "--delete").stdout
     assert cli.json("triggers")["triggers"] == []

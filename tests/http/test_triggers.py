@@ -63,14 +63,17 @@ async def test_seen_replayed_and_forgotten(tmp_path):
         assert await site.post("/api/triggers/weak/replay", {"delivery": "d/1"}) == {"replayed": 1}
         await until(site.hf, dead=3, done=1)
         assert await site.post("/api/triggers/weak/replay", {"delivery": "d/1"}) == {"replayed": 0}
-        assert await site.post("/api/triggers/weak/replay", {"dead": True}) == {"replayed": 3}
+        assert await site.post("/api/triggers/weak/dismiss", {"delivery": "d/2"}) == {"dismissed": 1}
+        assert await site.post("/api/triggers/weak/dismiss", {"delivery": "d/1"}) == {"dismissed": 0}
+        assert await site.post("/api/triggers/weak/replay", {"dead": True}) == {"replayed": 2}
         await until(site.hf, dead=0, done=4)
         assert await site.post("/api/triggers/weak/replay", {"dead": True}) == {"replayed": 0}
         told = (await site.get("/api/triggers/weak/deliveries"))["deliveries"]
-        assert {each["outcome"][0]["agent"] for each in told} == {"triggers.tick"}
+        assert {each["outcome"][0]["agent"] for each in told if each["outcome"]} == {"triggers.tick"}
+        assert [each["id"] for each in told if each["error"]] == ["d/2"]
         deeds = await site.hf.audit(action="replay_delivery")
         assert [deed.data for deed in deeds] == [
-            {"trigger": "weak", "count": 3},
+            {"trigger": "weak", "count": 2},
             {"trigger": "weak", "delivery": "d/1"},
         ]
         assert all(deed.by == "tess" and deed.via.startswith("http:") for deed in deeds)
@@ -90,5 +93,7 @@ async def test_what_is_refused(tmp_path):
         await site.post("/api/triggers/weak/replay", {"delivery": "none"}, 404)
         for document in ({}, {"delivery": "x", "dead": True}, {"delivery": 5}, {"ids": []}):
             await site.post("/api/triggers/weak/replay", document, 422)
+        await site.post("/api/triggers/weak/dismiss", {"delivery": "none"}, 404)
+        await site.post("/api/triggers/weak/dismiss", {}, 422)
         for query in ("status=late", "limit=0", "limit=1001", "before=1"):
             await site.get(f"/api/triggers/weak/deliveries?{query}", 422)

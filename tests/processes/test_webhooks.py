@@ -95,8 +95,8 @@ class Sender:
 
 
 @pytest.mark.slow
-@pytest.mark.by_day("sqlite-4-1")
-@pytest.mark.parametrize(("kills", "restarts"), [(4, 1), (30, 5)])
+@pytest.mark.by_day("sqlite-3-1")
+@pytest.mark.parametrize(("kills", "restarts"), [(3, 1), (30, 5)])
 async def test_every_delivery_is_handled_once_whoever_is_killed(store_url, commands, tmp_path, kills, restarts):
     dice, began, handled = random.Random(16), time.monotonic(), table(store_url)
     with socket.create_server(("127.0.0.1", 0)) as free:

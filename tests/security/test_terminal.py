@@ -47,6 +47,7 @@ WORDS = {
                ["notify", "evil", "--delete"]],
     "triggers": [["triggers"], ["triggers", "evil"], ["triggers", "evil", NAME], ["triggers", "evil", "long"], ["triggers", SHORT],
                  ["triggers", "evil", SHORT], ["triggers", "evil", "--replay", SHORT], ["triggers", "evil", "--replay", NAME],
+                 ["triggers", "evil", "--dismiss", NAME],
                  ["triggers", SHORT, "--replay-dead"], ["triggers", SHORT, "--delete"], ["triggers", "evil", "--delete"]],
     "conversations": [["conversations"], ["conversations", "talk"], ["conversations", SHORT]],
     "doctor": [["doctor"]],

@@ -227,6 +227,22 @@ async def test_triggers_share_the_room_there_is(place: Place) -> None:
         assert len(await store.claim_deliveries(["busy", "quiet", "other"], 2, TTL)) == 1
 
 
+async def test_a_delivery_that_is_dismissed_is_done_and_keeps_its_error(place: Place) -> None:
+    """Whether dead or waiting; not while a worker has it, and not what is done. It is still known when it comes again."""
+    async with place.open(ManualClock()) as store:
+        await store.receive(replace(came("dead"), error="no"))
+        await store.receive(came("taken"))
+        ((taken, _),) = await store.claim_deliveries(["t"], 5, TTL)
+        assert (await store.dismiss_delivery("t", "taken", **HAND)).status == "new"
+        await store.apply([], taken)
+        rows = [await store.dismiss_delivery("t", key, **HAND) for key in ("dead", "taken", "dead")]
+        assert [(row.status, row.error) for row in rows] == [("done", "no"), ("done", None), ("done", "no")]
+        assert not await store.receive(came("dead"))
+        assert [deed["action"] for deed in await store.audit(limit=9)] == ["dismiss_delivery"]
+        with pytest.raises(UnknownTrigger):
+            await store.dismiss_delivery("t", "none", **HAND)
+
+
 async def test_all_dead_ones_are_replayed_at_once(place: Place) -> None:
     """Those that were dead then, in parts, and with one row in the audit for each part."""
     clock = ManualClock()

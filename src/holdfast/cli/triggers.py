@@ -19,7 +19,7 @@ from holdfast.client.client import Client
 from holdfast.client.documents import body_text
 from holdfast.client.edge import Edge
 from holdfast.client.schedules import ScheduleInfo
-from holdfast.client.triggers import DeliveryInfo, TriggerInfo
+from holdfast.client.triggers import DeliveryInfo, TriggerInfo, is_dismissed
 from holdfast.errors import UnknownTrigger
 from holdfast.values.text import cut
 from holdfast.words.durations import spoken
@@ -39,21 +39,22 @@ _WIDE: Final = 60  # characters of what is only one column
 )
 @click.option("--replay", metavar="ID", help="Try this delivery of NAME again, when what it failed for is mended.")
 @click.option("--replay-dead", is_flag=True, help="Try all dead deliveries of NAME again.")
+@click.option("--dismiss", metavar="ID", help="Let this dead delivery of NAME be: nothing is done about it.")
 @click.option("--delete", is_flag=True, help="Forget NAME, whose code is gone. What came for it stays for 30 days.")
 @db_option
 @json_option
 async def triggers(
-    name: str | None, delivery: str | None, status: str | None, limit: int, replay: str | None, replay_dead: bool, delete: bool,
-    db: str | None, as_json: bool,
+    name: str | None, delivery: str | None, status: str | None, limit: int, replay: str | None, replay_dead: bool,
+    dismiss: str | None, delete: bool, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """List what starts agents by itself, and what came for it.
 
     With NAME its deliveries are listed, with ID one of them is shown whole. A delivery that is dead was tried as often as its
     trigger says: look at its error, mend the cause, and replay it.
     """
-    done = [replay is not None, replay_dead, delete]
+    done = [replay is not None, replay_dead, dismiss is not None, delete]
     if sum(done) > 1 or (delivery is not None and (any(done) or status is not None)):
-        raise click.UsageError("give one of ID, --status, --replay, --replay-dead and --delete")
+        raise click.UsageError("give one of ID, --status, --replay, --replay-dead, --dismiss and --delete")
     if name is None and (any(done) or status is not None):
         raise click.UsageError("name the trigger")
     async with existing(db) as hf:
@@ -65,13 +66,15 @@ async def triggers(
             await _delete(hf, name, as_json=as_json)
         elif replay is not None:
             _replayed(await hf.replay_delivery(name, replay), as_json=as_json)
+        elif dismiss is not None:
+            _dismissed(await hf.dismiss_delivery(name, dismiss), as_json=as_json)
         elif replay_dead:
             count = await hf.replay_dead(name)
             if as_json:
                 print_json({"replayed": count})
             else:
                 answer(
-                    f"{count} dead deliveries of {name} are tried again."
+                    f"Dead deliveries of {name} that are tried again: {count}."
                     if count
                     else f"No delivery of {name} is dead."
                 )
@@ -157,6 +160,8 @@ async def _show_one(hf: Client, name: str, status: str | None, limit: int, *, as
 
 
 def _became(each: DeliveryInfo) -> str:
+    if is_dismissed(each):
+        return f"dismissed: {each.error}"
     if each.status == "done":
         return "; ".join(_done(each.outcome)) or "nothing was to be done"
     if each.status == "dead":
@@ -190,7 +195,7 @@ def _show_whole(info: DeliveryInfo, whole: Delivery, *, as_json: bool) -> None:
     tried = f", failed {info.attempts} times" if info.attempts else ""
     answer(f"Received {_at(info.received_at)} UTC, {info.size} bytes{tried}.")
     if info.error is not None:
-        answer("Error:", "red")
+        answer("Dismissed. Its error was:" if is_dismissed(info) else "Error:", "red")
         block(on, info.error)
     for line in _done(info.outcome):
         block(on, line)
@@ -214,6 +219,17 @@ def _replayed(info: DeliveryInfo, *, as_json: bool) -> None:
         answer(f"Delivery {info.id} of {info.trigger} is done, and stays so: {cut(_became(info), 200)}.")
     else:
         answer(f"Delivery {info.id} of {info.trigger} is tried again.")
+
+
+def _dismissed(info: DeliveryInfo, *, as_json: bool) -> None:
+    if as_json:
+        print_json(_dict(info))
+    elif is_dismissed(info):
+        answer(f"Delivery {info.id} of {info.trigger} is dismissed: nothing is done about it.")
+    elif info.status == "done":
+        answer(f"Delivery {info.id} of {info.trigger} is done already: {cut(_became(info), 200)}.")
+    else:
+        answer(f"A worker has delivery {info.id} of {info.trigger} right now. Look again in a moment.", "yellow")
 
 
 async def _delete(hf: Client, name: str, *, as_json: bool) -> None:

@@ -110,6 +110,11 @@ class DeliveryInfo:
         )  # fmt: skip
 
 
+def is_dismissed(info: DeliveryInfo) -> bool:
+    """Was a delivery that failed let be? What was applied has no error any more."""
+    return info.status == "done" and info.error is not None
+
+
 class Triggers(Base):
     """The part of a client that has to do with triggers."""
 
@@ -212,6 +217,21 @@ class Triggers(Base):
         ):
             raise UnknownTrigger(f"there is no trigger {trigger!r}; {_LOOK}")
         return count
+
+    async def dismiss_delivery(self, trigger: str, id: str) -> DeliveryInfo:
+        """Let a dead delivery be: it counts as done, and nothing is done about it. Its error and its body stay to be seen.
+
+        Raises:
+            UnknownTrigger: There is no such delivery.
+
+        Example:
+            ```python
+            for info in await hf.deliveries(status="dead"):
+                await hf.dismiss_delivery(info.trigger, info.id)
+            ```
+        """
+        write = self.store.dismiss_delivery(trigger, delivery_key(id), **self._author())
+        return DeliveryInfo.of(await self._written(write, _LOOK))
 
     async def delete_trigger(self, name: str) -> None:
         """Forget a trigger whose code is gone. What came for it stays for 30 days; one that a worker declares comes back.

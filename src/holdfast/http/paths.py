@@ -94,6 +94,8 @@ PATHS: Final[tuple[Endpoint, ...]] = (
              triggers.WholeDelivery, slashes=True),
     Endpoint("POST", "/api/triggers/{name}/replay", "Try a dead delivery again, or all of them.", triggers.replay, "write",
              triggers.Replayed, body=triggers.Replay),
+    Endpoint("POST", "/api/triggers/{name}/dismiss", "Let a dead delivery be: nothing is done about it.", triggers.dismiss,
+             "write", triggers.Dismissed, body=triggers.Dismiss),
     Endpoint("POST", "/hooks/{name}", "Take a webhook: verify it, keep it once for a worker, and answer.", webhooks.take,
              None, webhooks.Received, body=bytes),
     Endpoint("GET", "/api/agents", "The agents that can be started, with the schemas of their arguments.", runs.agents,

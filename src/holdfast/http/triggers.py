@@ -10,7 +10,7 @@ from pydantic import Field
 from holdfast.client.documents import body_text
 from holdfast.client.edge import Edge
 from holdfast.client.schedules import ScheduleInfo
-from holdfast.client.triggers import DeliveryInfo, TriggerInfo
+from holdfast.client.triggers import DeliveryInfo, TriggerInfo, is_dismissed
 from holdfast.errors import BadArguments, UnknownTrigger
 from holdfast.http.routes import Call, Input, Nothing
 
@@ -23,6 +23,10 @@ class Which(Input):
 class Replay(Input):
     delivery: str | None = Field(None, description="The id of a delivery; or `dead`.")
     dead: bool = Field(False, description="All that are dead.")
+
+
+class Dismiss(Input):
+    delivery: str = Field(description="The id of a delivery.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,11 @@ class WholeDelivery:
 @dataclass(frozen=True, slots=True)
 class Replayed:
     replayed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dismissed:
+    dismissed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +101,7 @@ async def replay(call: Call[Nothing, Replay]) -> Replayed:
     if asked.delivery is None:
         return Replayed(await call.hf.replay_dead(call["name"]))
     return Replayed(int((await call.hf.replay_delivery(call["name"], asked.delivery)).status == "new"))
+
+
+async def dismiss(call: Call[Nothing, Dismiss]) -> Dismissed:
+    return Dismissed(int(is_dismissed(await call.hf.dismiss_delivery(call["name"], call.body.delivery))))

@@ -1737,12 +1737,17 @@ UPDATE deliveries SET status = 'new', due_at = :now, attempts = 0, claims = 0, s
 WHERE trigger = :trigger AND key = :key AND status <> 'done' AND owner IS NULL RETURNING {delivery}
 
 -- name: replay_dead_deliveries
--- Let deliveries that were dead at a time be tried from the beginning, those that came first before others. The plus keeps SQLite
--- from an index in which those that are done stand too.
+-- Let deliveries that were dead at a time be tried from the beginning, those that came first before others.
+-- The plus keeps SQLite from an index in which those that are done stand too.
 UPDATE deliveries SET status = 'new', due_at = :now, attempts = 0, claims = 0, settled_at = NULL
 WHERE (trigger, key) IN (SELECT trigger, key FROM deliveries WHERE status = 'dead' AND trigger = :trigger AND +settled_at <= :until
                          ORDER BY received_at LIMIT :limit)
 RETURNING key
+
+-- name: dismiss_delivery
+-- Let a delivery be that is dead, or waits for its next attempt: it ends, and nothing is done about it.
+UPDATE deliveries SET status = 'done', due_at = NULL, settled_at = :now, outcome = '[]'
+WHERE trigger = :trigger AND key = :key AND status <> 'done' AND owner IS NULL RETURNING {delivery}
 
 -- name: deliveries
 -- Deliveries of a trigger in a state, those that came last first.

@@ -222,7 +222,11 @@ class Triggers(Feature):
 
     async def replay_delivery(self, trigger: str, key: str, *, by: str, via: str) -> DeliveryRow:
         """Let a dead delivery be tried again from the beginning; one that is new is due at once, and one that is done stays so."""
-        return await self._submit(lambda tx: _replay(tx, trigger, key, by, via), journal=False)
+        return await self._submit(lambda tx: _steer(tx, "replay_delivery", trigger, key, by, via), journal=False)
+
+    async def dismiss_delivery(self, trigger: str, key: str, *, by: str, via: str) -> DeliveryRow:
+        """Let a delivery be done that is dead, or waits, without doing anything; one that a worker has stays as it is."""
+        return await self._submit(lambda tx: _steer(tx, "dismiss_delivery", trigger, key, by, via), journal=False)
 
     async def replay_dead(self, trigger: str, until: int, *, by: str, via: str) -> int:
         """Let some of the deliveries be tried again that were dead at a time; returns how many, and 0 when none is left."""
@@ -381,11 +385,11 @@ def orphan(tx: Transaction, worker: str) -> Asking[None]:
         tx.changed(NEWS)
 
 
-def _replay(tx: Transaction, trigger: str, key: str, by: str, via: str) -> Asking[DeliveryRow]:
-    row = yield from tx.row("replay_delivery", trigger=trigger, key=key)
+def _steer(tx: Transaction, what: str, trigger: str, key: str, by: str, via: str) -> Asking[DeliveryRow]:
+    row = yield from tx.row(what, trigger=trigger, key=key)
     if row is not None:
         tx.changed(NEWS)
-        yield from audit.note(tx, "", by, via, "replay_delivery", {"trigger": trigger, "delivery": key})
+        yield from audit.note(tx, "", by, via, what, {"trigger": trigger, "delivery": key})
         return DeliveryRow(*row)
     found = yield from tx.row("delivery", trigger=trigger, key=key)
     if found is None:
