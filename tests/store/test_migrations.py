@@ -22,7 +22,7 @@ TEXTS = {
     "every store, 0013_archived.sql": "4b1f8e5ded14b71b6336c4f0d0e197c7747a24ada903a4e8567b76c1bee69689",
     "every store, 0014_schedules.sql": "fc148736332a815417b9fd2de2a1a0c01b41b828168c5bd5ba5c9ca0c95cb242",
     "every store, 0015_triggers.sql": "cc16c93c70ca68d442b61401dff394814a9ee589ca586da82783b707802945a8",
-    "every store, 0018_files.sql": "fb72465ff08e5fc69fd0cdb128bb09fa6b843e8567b2192e3a01960367e4fbf4",
+    "every store, 0018_files.sql": "89148161a5caaf821624e76c38c93b1e6af6297d1d01a084cb8afafcde13e4e4",
     "postgres, 0001.sql": "2be7312dd933c2276a87148302546de52117d7890cfb340f9961d63398a78694",
     "postgres, 0012.sql": "8746b9b96799749852dee300aa6e1c9c5ed69f20aa4646905ca732f8d40c4539",
 }

@@ -23,6 +23,7 @@ _BIGINT: Final = """
     inbox_count crash_count started_at updated_at asked_at
     last_at begun missed
     attempts claims settled_at size
+    taken taken_at lag
 """
 _TEXT: Final = """
     run id uid agent input version queue parent_id parent_key root_id labels status waits_for awaits result error reason
