@@ -41,15 +41,15 @@ def ended(process):
 def test_every_message_does_its_work_once_whoever_is_killed(name, kills, restarts, store_url, tmp_path, capsys):
     """Two workers, one of which is always being killed, and a sender that goes on all the while."""
     broker, dice = BROKERS[name](tmp_path / "broker"), random.Random(5)
-    broker.start()
-    asyncio.run(broker.make("numbers"))
-    ledger = tmp_path / "ledger"
-    arguments = (str(ledger), store_url, broker.url("numbers"), broker.id or "")
+    ledger, workers = tmp_path / "ledger", []
     restart_at = set(range(0, kills, max(kills // restarts, 1))[:restarts] if broker.lasts else ())
     each, sent = 25, 0
-    workers = [begun(*arguments), begun(*arguments)]
     began = time.monotonic()
     try:
+        broker.start()
+        asyncio.run(broker.make("numbers"))
+        arguments = (str(ledger), store_url, broker.url("numbers"), broker.id or "")
+        workers += [begun(*arguments), begun(*arguments)]
         total = each * (kills + 1)
         asyncio.run(start_listener(store_url, total))
         for kill in range(kills):

@@ -25,6 +25,7 @@ TEXTS = {
     "every store, 0016_announcements.sql": "22586575f221ce4b80781a6375e61efea75cee0e0358c9cde34aa7eeb6aee0b2",
     "every store, 0018_files.sql": "fb72465ff08e5fc69fd0cdb128bb09fa6b843e8567b2192e3a01960367e4fbf4",
     "every store, 0017_notifications.sql": "2f42811a7c5ca42f783b81d4750580fa506e4f5283727f3ab227d75fa9729769",
+    "every store, 0018_files.sql": "89148161a5caaf821624e76c38c93b1e6af6297d1d01a084cb8afafcde13e4e4",
     "postgres, 0001.sql": "2be7312dd933c2276a87148302546de52117d7890cfb340f9961d63398a78694",
     "postgres, 0012.sql": "8746b9b96799749852dee300aa6e1c9c5ed69f20aa4646905ca732f8d40c4539",
 }

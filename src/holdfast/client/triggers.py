@@ -49,6 +49,8 @@ class TriggerInfo:
         done: Deliveries whose actions were applied, of the last 30 days.
         last_at: When the last one came.
         lag_s: For how long the first of those that wait has waited, in seconds.
+        messages: Messages of a queue whose actions were applied, about: they are deliveries only if they fail.
+        lag_messages: Messages that waited with the broker when a worker last asked; None if it is not known, or no queue.
 
     Example:
         ```python
@@ -66,6 +68,8 @@ class TriggerInfo:
     done: int
     last_at: datetime | None
     lag_s: float
+    messages: int = 0
+    lag_messages: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,9 +301,11 @@ class Triggers(Base):
 def _info(row: TriggerRow, workers: int, tallies: Mapping[tuple[str, str], Tally], now: int) -> TriggerInfo:
     of = {status: tallies.get((row.name, status)) for status in STATUSES}
     counts = {status: 0 if tally is None else tally.count for status, tally in of.items()}
-    last = max((tally.last_at for tally in of.values() if tally is not None), default=None)
+    lasts = [row.taken_at, *(tally.last_at for tally in of.values() if tally is not None)]
+    last = max((each for each in lasts if each is not None), default=None)
     waits = of["new"]
     return TriggerInfo(
         row.name, row.kind, json.loads(row.config), workers, counts["new"], counts["dead"], counts["done"],
         None if last is None else moment(last), 0.0 if waits is None else max(now - waits.first_at, 0) / 1000,
+        row.taken, row.lag,
     )  # fmt: skip

@@ -1689,6 +1689,10 @@ INSERT INTO triggers (name, kind, config, digest, created_at, updated_at) VALUES
 ON CONFLICT (name) DO UPDATE SET
   kind = excluded.kind, config = excluded.config, digest = excluded.digest, updated_at = excluded.updated_at
 
+-- name: note_taken
+-- Add messages that a worker took from the broker of a trigger.
+UPDATE triggers SET taken = taken + :taken, lag = :lag, taken_at = coalesce(:taken_at, taken_at) WHERE name = :name
+
 -- name: delete_trigger
 -- Delete a trigger.
 DELETE FROM triggers WHERE name = :name

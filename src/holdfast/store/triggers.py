@@ -45,6 +45,9 @@ class TriggerRow:
     digest: str
     created_at: int
     updated_at: int
+    taken: int  # messages, about: a worker that dies has not told of its last seconds
+    taken_at: int | None
+    lag: int | None  # messages that waited with the broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +185,10 @@ class Triggers(Feature):
         found = await self._read(rows, "triggers", mark=PREFIX)
         return [(TriggerRow(*row[:-1]), row[-1]) for row in found]
 
+    async def note_taken(self, name: str, count: int, lag: int | None) -> None:
+        """Add messages that a worker took from a broker and applied, and note how many still wait there."""
+        await self._submit(lambda tx: _taken(tx, name, count, lag), journal=False)
+
     async def tally_deliveries(self, statuses: Iterable[str] = STATUSES) -> list[Tally]:
         """Count deliveries by trigger and state, from an index."""
         return [Tally(*row) for row in await self._read(rows, "tally_deliveries", statuses=to_json(list(statuses)))]
@@ -277,6 +284,10 @@ def _declare(tx: Transaction, declared: Sequence[DeclaredTrigger]) -> Asking[Non
             continue
         if (yield from declarations.takes_effect(tx, PREFIX + each.name, each.digest, present)):
             yield from tx.rows("put_trigger", name=each.name, kind=each.kind, config=each.config, digest=each.digest)
+
+
+def _taken(tx: Transaction, name: str, count: int, lag: int | None) -> Asking[None]:
+    yield from tx.rows("note_taken", name=name, taken=count, lag=lag, taken_at=tx.now if count else None)
 
 
 def _delete(tx: Transaction, name: str, by: str, via: str) -> Asking[None]:

@@ -137,6 +137,9 @@ class Consumer:
         self._task: asyncio.Task[None] | None = None
         self._told_at: float | None = None  # when the log was told that the broker is away
         self._connected = False
+        self._applied = 0  # messages since the store was told
+        self._lag: int | None = None
+        self._told_lag: int | None = None
 
     # Life
 
@@ -225,6 +228,7 @@ class Consumer:
             _log.debug("what %s had could not be given back: %s", self._address.shown, self._address.told(problem))
         self._taken.clear()
         self._ended.clear()
+        await self._tell()
         try:
             async with asyncio.timeout(_GOODBYE_S):
                 await connection.close()
@@ -269,15 +273,27 @@ class Consumer:
         while True:
             now = time.monotonic()
             if now >= lag_at:
-                lag, lag_at = await connection.lag(), now + _LAG_EVERY_S
-                if lag is not None:
-                    self._measures.lag[self.spec.name] = lag
+                self._lag, lag_at = await connection.lag(), now + _LAG_EVERY_S
+                if self._lag is not None:
+                    self._measures.lag[self.spec.name] = self._lag
+                await self._tell()
             late = [message for message, hold_at in self._taken.values() if now >= hold_at]
             if late:
                 await connection.hold(late)
                 hold_at = now + self._reading.redeliver_s / 3
                 self._taken.update((id(each), (each, hold_at)) for each in late if id(each) in self._taken)
             await asyncio.sleep(min(self._reading.redeliver_s / 6, 1.0))
+
+    async def _tell(self) -> None:
+        """Note in the store how many were applied since, and how many wait, for people who look there."""
+        count, lag, self._applied = self._applied, self._lag, 0
+        if not count and lag == self._told_lag:
+            return
+        try:
+            await self._store.note_taken(self.spec.name, count, lag)
+            self._told_lag = lag
+        except StoreUnavailable:
+            self._applied += count
 
     # Messages
 
@@ -348,6 +364,7 @@ class Consumer:
             self._measures.deliver(self.spec.name, "dead" if wait_s is None else "failed", None)
         else:
             assert delivery.received_at is not None
+            self._applied += 1
             after_s = self._store.clock.now() / 1000 - delivery.received_at.timestamp()
             self._measures.deliver(self.spec.name, "done", after_s)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import functools
 import inspect
 import json
 import time
@@ -79,43 +78,49 @@ class Mapper:
 
     async def one(self, spec: TriggerSpec, delivery: Delivery) -> Any:
         """Map one delivery."""
-        async with asyncio.timeout(_MAPPING_S):
-            if inspect.iscoroutinefunction(spec.fn):
-                return await spec.fn(delivery)
-            call = functools.partial(contextvars.copy_context().run, spec.fn, delivery)
-            returned = await asyncio.get_running_loop().run_in_executor(self._threads, call)
-            return await returned if inspect.isawaitable(returned) else returned
+        if inspect.iscoroutinefunction(spec.fn):
+            return await self.awaited(spec.fn(delivery))
+        (returned,) = await self.some(spec, [delivery])
+        if isinstance(returned, Raised):
+            raise returned.error
+        return await self.awaited(returned) if inspect.isawaitable(returned) else returned
 
     async def awaited(self, returned: Awaitable[Any]) -> Any:
-        """Wait for what a plain function returned."""
+        """Wait for a mapping that is async, but not for ever."""
         async with asyncio.timeout(_MAPPING_S):
             return await returned
 
     async def some(self, spec: TriggerSpec, deliveries: Sequence[Delivery]) -> list[Any]:
         """Map the first of these by a plain function, one after the other: as many as take no time, and one at least.
 
-        To go into a thread and back takes longer than most mappings. One that hangs is the last of those returned.
+        To go into a thread and back takes longer than most mappings. One that hangs is the last of those returned. Its time counts
+        from when a thread had it: steps have the threads too.
         """
         found: list[Any] = []
+        began: list[float] = []
         left = False
 
         def work() -> None:
-            until = time.monotonic() + _TOGETHER_S
+            began.append(time.monotonic())
             for each in deliveries:
                 try:
                     found.append(contextvars.copy_context().run(spec.fn, each))
                 except Exception as error:
                     found.append(Raised(error))
-                if left or time.monotonic() > until:
+                if left or time.monotonic() > began[0] + _TOGETHER_S:
                     return
 
+        call = asyncio.get_running_loop().run_in_executor(self._threads, work)
         try:
-            async with asyncio.timeout(_MAPPING_S):
-                await asyncio.get_running_loop().run_in_executor(self._threads, work)
-        except TimeoutError as error:
+            while not call.done():
+                await asyncio.wait([call], timeout=_MAPPING_S)
+                if not call.done() and began and time.monotonic() >= began[0] + _MAPPING_S:
+                    return [*found, Raised(TimeoutError())][: len(deliveries)]
+            call.result()
+            return found
+        finally:
             left = True
-            return [*found, Raised(error)][: len(deliveries)]
-        return found
+            call.cancel()
 
 
 def told_of(error: Exception) -> str:

@@ -8,3 +8,7 @@ CREATE TABLE files (
   PRIMARY KEY (trigger, path, digest)
 );
 CREATE INDEX files_seen ON files (trigger, seen_at);
+-- What workers have taken for a trigger from a broker, which keeps the messages itself, and what they heard of the rest.
+ALTER TABLE triggers ADD COLUMN taken BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE triggers ADD COLUMN taken_at BIGINT;
+ALTER TABLE triggers ADD COLUMN lag BIGINT;

@@ -24,6 +24,7 @@ _BIGINT: Final = """
     last_at begun missed
     attempts claims settled_at size
     within quiet
+    taken taken_at lag
 """
 _TEXT: Final = """
     run id uid agent input version queue parent_id parent_key root_id labels status waits_for awaits result error reason

@@ -43,8 +43,8 @@ async def connect(address: Address, reading: Reading) -> Queue:
             name=f"holdfast {reading.worker}",
             allow_reconnect=False,  # the worker makes a new connection, as with every broker
             max_reconnect_attempts=1,
-            reconnect_time_wait=0.1,
-            connect_timeout=CONNECT_S,
+            reconnect_time_wait=0,
+            connect_timeout=round(CONNECT_S),
             error_cb=_ignore,
         )
         stream = client.jetstream()
