@@ -142,7 +142,8 @@ async def go_on(url: str, patience_s: float = 45) -> dict[str, Any]:
             acts = [group.create_task(scene.go_on(hf, hf.get(id, scene.agent))) for scene, id in scenes if scene.go_on]
             ended = {}
             for info in infos:
-                run = hf.get(info.id, next(agent for agent in ALL if agent.name == info.agent))
+                known = [agent for agent in ALL if agent.name == info.agent]  # not those that Holdfast itself starts
+                run = hf.get(info.id, known[0]) if known else hf.get(info.id)
                 ended[info.id] = await _ended(run, until, retried=info.id == "failed")
             for act in acts:
                 act.cancel()

@@ -10,10 +10,10 @@ from tests.processes.announcement_program import ALL, serve
 
 import holdfast
 
-SHOPS, SALES = 4, 12
+MANY, FEW = (4, 12), (2, 4)  # shops, and what each sells
 
 
-async def open_shops(url, kill):
+async def open_shops(url, shops, sales, kill):
     """Start what waits, then what publishes; `kill` while it does."""
     async with holdfast.open(url) as hf:
         watchers = [await hf.start("watch", by, id=f"watch-{by}") for by in ("agent", "step", "key")]
@@ -21,19 +21,19 @@ async def open_shops(url, kill):
             async for event in watcher.events():
                 if event.kind == "announcement.awaited":
                     break
-        for number in range(SHOPS):
-            await hf.start("shop", number * SALES, SALES, id=f"shop-{number}")
+        for number in range(shops):
+            await hf.start("shop", number * sales, sales, id=f"shop-{number}")
         await asyncio.to_thread(kill)
-        for order in range(SALES):
+        for order in range(sales):
             for _ in range(2):
                 await hf.publish("sold", {"order": order, "by": "key"}, key=str(order))
 
 
-async def all_heard(url):
+async def all_heard(url, shops, sales):
     """What each came to, when all is over."""
     async with holdfast.open(url, agents=ALL) as hf:
-        for number in range(SHOPS):
-            assert await hf.get(f"shop-{number}").result(timeout=60) == SALES
+        for number in range(shops):
+            assert await hf.get(f"shop-{number}").result(timeout=60) == sales
         for by in ("agent", "step", "key"):
             await hf.publish("sold", {"order": -1, "by": by}, key=f"end-{by}")
         watched = {by: await hf.get(f"watch-{by}").result(timeout=60) for by in ("agent", "step", "key")}
@@ -53,6 +53,7 @@ async def all_heard(url):
 @pytest.mark.parametrize("kills", [1, 30])
 def test_each_announcement_reaches_each_that_waits_once(forks, store_url, kills, request):
     """Published in agents, in steps and from outside; runs are started one by one, by lists, and when it is quiet."""
+    shops, sales = MANY if kills > 1 else FEW
 
     def begun():
         worker = forks.start(serve, url=store_url)
@@ -70,21 +71,21 @@ def test_each_announcement_reaches_each_that_waits_once(forks, store_url, kills,
                 workers.append(begun())
             workers.append(begun())
 
-    asyncio.run(open_shops(store_url, kill))
+    asyncio.run(open_shops(store_url, shops, sales, kill))
     for worker in workers:
         worker.kill()
-    watched, heard, dead = asyncio.run(all_heard(store_url))
-    sales = {by: [f"{order} by {by}" for order in range(SHOPS * SALES)] for by in ("agent", "step")}
-    sales["key"] = [f"{order} by key" for order in range(SALES)]
+    watched, heard, dead = asyncio.run(all_heard(store_url, shops, sales))
+    sold = {by: [f"{order} by {by}" for order in range(shops * sales)] for by in ("agent", "step")}
+    sold["key"] = [f"{order} by key" for order in range(sales)]
     for by, seen in watched.items():
-        assert sorted(seen) == sorted(sales[by])
-        for number in range(SHOPS):  # of one publisher in its order
+        assert sorted(seen) == sorted(sold[by])
+        for number in range(shops):  # of one publisher in its order
             orders = [int(sale.split()[0]) for sale in seen]
-            own = [order for order in orders if number * SALES <= order < (number + 1) * SALES]
+            own = [order for order in orders if number * sales <= order < (number + 1) * sales]
             assert own == sorted(own)
-    everything = Counter([*sales["agent"], *sales["step"], *sales["key"], "-1 by agent", "-1 by step", "-1 by key"])
+    everything = Counter([*sold["agent"], *sold["step"], *sold["key"], "-1 by agent", "-1 by step", "-1 by key"])
     assert Counter(heard["ship"]) == everything
     assert Counter(heard["load"]) == everything
-    assert Counter(heard["bill"]) == Counter([*sales["agent"], "-1 by agent"])
+    assert Counter(heard["bill"]) == Counter([*sold["agent"], "-1 by agent"])
     assert dead == []
     request.node.user_properties.append(("kills", kills))

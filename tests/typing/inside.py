@@ -44,6 +44,9 @@ async def receives() -> None:
     assert_type(await holdfast.receive("anything"), Any)
     assert_type(holdfast.receive_nowait("news", News), list[News])
     assert_type(holdfast.receive_nowait("anything"), list[Any])
+    assert_type(await holdfast.next_event("news", News, match={"by": "ana"}), holdfast.Announcement[News])
+    assert_type((await holdfast.next_event("news", timeout="1h")).value, Any)
+    assert_type(await holdfast.publish("news", news, key="k"), str)
 
 
 @holdfast.agent
