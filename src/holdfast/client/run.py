@@ -522,7 +522,10 @@ class Run(Generic[R_co]):
         elif value is None:
             put = _sent(self._client, self.id, TOPIC, await self._event_text(topic), key, author)
         else:
-            raise BadArguments(f"send({short(topic)}, {short(value)}): give a topic and a value, or an event alone")
+            raise BadArguments(
+                f"send({short(topic)}, {short(value)}): the first is not a topic, which is a text; give a topic and a value, or an "
+                "event of a reducer alone"
+            )
         write = self._client.store.send(
             self.id, put.signal_id, put.kind, put.topic, put.value, put.data, put.blobs, **author
         )

@@ -204,10 +204,6 @@ class Triggers(Feature):
         """Let a delivery be due again after a while, or, without one, be dead. `LeaseLost` if another worker has it."""
         await self._submit(lambda tx: _fail(tx, taken, error, wait_ms), journal=False)
 
-    async def release_deliveries(self) -> None:
-        """Give back what this worker has taken."""
-        await self._submit(release, journal=False)
-
     async def replay_delivery(self, trigger: str, key: str, *, by: str, via: str) -> DeliveryRow:
         """Let a dead delivery be tried again from the beginning; one that is new is due at once, and one that is done stays so."""
         return await self._submit(lambda tx: _replay(tx, trigger, key, by, via), journal=False)

@@ -33,6 +33,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from json.encoder import encode_basestring_ascii
 from typing import Any, Final, NamedTuple
 
 from holdfast.errors import NotStorable
@@ -81,19 +82,35 @@ class _Node:
     mark: str
 
     def __init__(self, tree: Any, depth: int = 0) -> None:
-        self.tree, self.merkle = tree, _encode(tree)
-        self.size, kind = len(self.merkle), type(tree)
+        self.tree, self.has_long, kind = tree, False, type(tree)
         self.children: list[_Node] = []
-        self.has_long = self.size > LEAST and kind is list and _LONG <= len(tree) <= _SLICED
-        if self.size > LEAST and kind in (dict, list) and depth < DEPTH_LIMIT and len(tree) <= _SLICED:
+        if kind is not dict and kind is not list:
+            self.merkle = encode_basestring_ascii(tree) if kind is str else _encode(tree)
+            self.size = len(self.merkle)
+        else:
             inner = list(tree.values()) if kind is dict else tree
-            if any(map(_may_be_large, inner)):
-                self.children = [_Node(each, depth + 1) for each in inner]
-                marks = [child.mark for child in self.children]
-                named = zip(map(_encode, tree), marks, strict=True) if kind is dict else ()
-                self.merkle = f"{{{','.join([f'{name}:{mark}' for name, mark in named])}}}" if named else _listed(marks)
-                self.has_long = self.has_long or (kind is dict and any(child.has_long for child in self.children))
+            if depth < DEPTH_LIMIT and len(tree) <= _SLICED and any(map(_may_be_large, inner)):
+                self._join([_Node(each, depth + 1) for each in inner])
+            else:
+                self.merkle = _encode(tree)
+                self.size = len(self.merkle)
+            if self.size > LEAST and kind is list:
+                self.has_long = _LONG <= len(tree) <= _SLICED
         self.mark = _mark(self.merkle)
+
+    def _join(self, children: list[_Node]) -> None:
+        """Make the text of a value of those in it. None is written a second time, however deep it stands."""
+        pieces = [child.mark for child in children]
+        self.size = sum([child.size for child in children]) + max(len(children) - 1, 0) + 2
+        if type(self.tree) is dict:
+            names = list(map(encode_basestring_ascii, self.tree))
+            self.merkle = "{" + ",".join([f"{name}:{mark}" for name, mark in zip(names, pieces, strict=True)]) + "}"
+            self.size += sum(map(len, names)) + len(names)
+        else:
+            self.merkle = _listed(pieces)
+        if self.size > LEAST:
+            self.children = children
+            self.has_long = type(self.tree) is dict and any(child.has_long for child in children)
 
     @property
     def digest(self) -> str:
