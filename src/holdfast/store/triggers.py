@@ -179,7 +179,7 @@ class Triggers(Feature):
 
     async def receive(self, new: NewDelivery) -> bool:
         """Keep a delivery; False if it is there already."""
-        return await self._submit(lambda tx: receive(tx, new), journal=False, small=len(new.body) < 65_536, runs=())
+        return await self._submit(lambda tx: keep(tx, new), journal=False, small=len(new.body) < 65_536, runs=())
 
     async def next_delivery(self, triggers: Iterable[str]) -> int | None:
         """When the next delivery of these triggers is due."""
@@ -264,7 +264,7 @@ def _delete(tx: Transaction, name: str, by: str, via: str) -> Asking[None]:
     yield from audit.note(tx, "", by, via, "delete_trigger", {"trigger": name})
 
 
-def receive(tx: Transaction, new: NewDelivery) -> Asking[bool]:
+def keep(tx: Transaction, new: NewDelivery) -> Asking[bool]:
     """Keep a delivery; False if it is there already."""
     dead = new.error is not None
     made = yield from tx.row(
