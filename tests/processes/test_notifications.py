@@ -20,7 +20,7 @@ EACH = 15  # runs for each kill
 
 
 @pytest.mark.slow
-@pytest.mark.by_day("*-3-1")
+@pytest.mark.by_day("postgres-3-1")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("kills", "restarts"), [(3, 1), (30, 5)])
 def test_each_is_heard_of_under_one_id_whoever_is_killed(commands, store_url, tmp_path, kills, restarts):

@@ -141,6 +141,18 @@ def test_a_message_is_bounded():
     assert json.loads(odd.body())["data"]["error"]["message"] == "? \0"
 
 
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ("budget.low", {}), ("run.failed", {"error": "no record"}), ("step.failed", {"error": [1]}),
+        ("approval.asked", {"approval": "q", "expires_ms": "soon"}), ("run.failed", {"error": {"type": 1, "message": None}}),
+    ],
+)  # fmt: skip
+def test_an_event_of_another_version_keeps_no_other_back(kind, data):
+    (message,) = messages("ops", target([kind, "budget.reached"], base_url="https://h.example"), event(kind, data), RUN)
+    assert json.loads(message.body())["data"]["text"]
+
+
 def test_filters_and_ids():
     failed = event("run.failed", {})
     assert messages("ops", target(agent="other"), failed, RUN) == []

@@ -21,7 +21,7 @@ from typing import Final
 from holdfast.errors import UnknownNotification
 from holdfast.store import audit
 from holdfast.store.journal import feed
-from holdfast.store.triggers import NewDelivery, receive
+from holdfast.store.triggers import NewDelivery, keep
 from holdfast.store.work import Asking, Feature, Transaction, rows, to_json
 from holdfast.words.model import RunRow
 from holdfast.words.notifications import Message, Target, messages
@@ -165,4 +165,4 @@ def _tell(tx: Transaction, told: Sequence[tuple[str, Message]]) -> Asking[int]:
 
 def _write(tx: Transaction, name: str, message: Message) -> Asking[bool]:
     kind = {"type": str(message.document["type"])}
-    return (yield from receive(tx, NewDelivery(outgoing(name), message.id, KIND, kind, message.body())))
+    return (yield from keep(tx, NewDelivery(outgoing(name), message.id, KIND, kind, message.body())))

@@ -244,10 +244,19 @@ def messages(name: str, target: Target, event: Event, run: RunRow) -> list[Messa
     for kind in kinds:
         once = f"{event.seq}" if kind == event.kind else _reached(event)
         if once is not None:
-            document = _document(kind, run, event.at, _text(event), target.base_url)
-            document["data"] |= {"position": event.position, "seq": event.seq, **_more(event, target.base_url)}
+            text, more = _said(event, target.base_url)
+            document = _document(kind, run, event.at, text, target.base_url)
+            document["data"] |= {"position": event.position, "seq": event.seq, **more}
             made.append(Message(_id(name, kind, run.uid, once), document))
     return made
+
+
+def _said(event: Event, base_url: str | None) -> tuple[str, dict[str, Any]]:
+    """Tell an event, and the question or error that it is about."""
+    try:
+        return _text(event), _more(event, base_url)
+    except (AttributeError, KeyError, TypeError, ValueError):  # another version wrote it: it must not keep others back
+        return _meaning(event), {}
 
 
 def stuck(name: str, target: Target, run: RunRow, now: int) -> Message | None:
@@ -284,8 +293,8 @@ def _reached(event: Event) -> str | None:
     data = event.data
     if event.kind == "approval.asked" and data.get("kind") == "budget":
         return f"asked {data.get('approval')}"
-    error = data.get("error") or {}
-    if event.kind == "step.failed" and error.get("type") == "BudgetExceeded":
+    error = data.get("error")
+    if event.kind == "step.failed" and isinstance(error, dict) and error.get("type") == "BudgetExceeded":
         return "refused"  # once for a run: each of its next steps is refused too
     return None
 
@@ -319,8 +328,11 @@ def _text(event: Event) -> str:
     if event.kind.startswith(("run.", "approval.", "budget.")):
         return told(event)
     name = f"{data['name']}: " if data.get("name") else ""
-    meaning = KINDS[event.kind].meaning if event.kind in KINDS else event.kind
-    return f"{name}{meaning}" + (f": {error_line(data['error'])}" if data.get("error") else "")
+    return f"{name}{_meaning(event)}" + (f": {error_line(data['error'])}" if data.get("error") else "")
+
+
+def _meaning(event: Event) -> str:
+    return KINDS[event.kind].meaning if event.kind in KINDS else event.kind
 
 
 def _more(event: Event, base_url: str | None) -> dict[str, Any]:
