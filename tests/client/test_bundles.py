@@ -198,6 +198,21 @@ async def test_only_the_store_that_a_move_names_takes_it_and_once(road):
             await hf.import_run(road.file, keys=road.keys)
 
 
+async def test_of_two_imports_at_once_one_has_the_run(road):
+    """Both have read the file before either is in the store."""
+    async with road.open("source") as hf:
+        run, _ = await nested(hf)
+        await road.move(run)
+    async with road.open("destination") as hf, holdfast.open(road.destination) as other:
+        told = await asyncio.gather(
+            *(each.import_run(road.file, keys=road.keys) for each in (hf, other, hf)), return_exceptions=True
+        )
+        (taken,) = [each for each in told if not isinstance(each, Exception)]
+        assert taken.run == "r"
+        assert all(isinstance(each, BadBundle) for each in told if each is not taken), told
+        assert len(await hf.runs()) == 2
+
+
 async def test_a_run_comes_back_and_takes_the_place_of_what_was_left_of_it(road):
     async with road.open("source") as hf:
         run, question = await nested(hf)
