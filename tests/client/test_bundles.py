@@ -887,8 +887,13 @@ async def test_a_decision_is_for_the_file_that_was_looked_at(files):
             await look.approve(question.id, by=Actor("eve", via="cli:root"))
             files.file.write_bytes(meanwhile)
 
-    for content, error in ((other, holdfast.Stale), (b"mine", BadBundle)):
-        with pytest.raises(error):
+    release = before.index(b"\nrelease ") + len(b"\nrelease ")
+    early = before[:release] + b"-" * 88 + before[release + 88 :]  # as its export left it that was interrupted
+    for content, error, why in (
+        (other, holdfast.Stale, "not what you were shown"), (b"mine", BadBundle, "it is not a bundle"),
+        (early, BadBundle, "still has run 'r'"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=why):
             await decided(content)
         assert files.file.read_bytes() == content
         files.file.write_bytes(before)
