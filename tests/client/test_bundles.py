@@ -198,6 +198,21 @@ async def test_only_the_store_that_a_move_names_takes_it_and_once(road):
             await hf.import_run(road.file, keys=road.keys)
 
 
+async def test_of_two_imports_at_once_one_has_the_run(road):
+    """Both have read the file before either is in the store."""
+    async with road.open("source") as hf:
+        run, _ = await nested(hf)
+        await road.move(run)
+    async with road.open("destination") as hf, holdfast.open(road.destination) as other:
+        told = await asyncio.gather(
+            *(each.import_run(road.file, keys=road.keys) for each in (hf, other, hf)), return_exceptions=True
+        )
+        (taken,) = [each for each in told if not isinstance(each, Exception)]
+        assert taken.run == "r"
+        assert all(isinstance(each, BadBundle) for each in told if each is not taken), told
+        assert len(await hf.runs()) == 2
+
+
 async def test_a_run_comes_back_and_takes_the_place_of_what_was_left_of_it(road):
     async with road.open("source") as hf:
         run, question = await nested(hf)
@@ -872,8 +887,13 @@ async def test_a_decision_is_for_the_file_that_was_looked_at(files):
             await look.approve(question.id, by=Actor("eve", via="cli:root"))
             files.file.write_bytes(meanwhile)
 
-    for content, error in ((other, holdfast.Stale), (b"mine", BadBundle)):
-        with pytest.raises(error):
+    release = before.index(b"\nrelease ") + len(b"\nrelease ")
+    early = before[:release] + b"-" * 88 + before[release + 88 :]  # as its export left it that was interrupted
+    for content, error, why in (
+        (other, holdfast.Stale, "not what you were shown"), (b"mine", BadBundle, "it is not a bundle"),
+        (early, BadBundle, "still has run 'r'"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=why):
             await decided(content)
         assert files.file.read_bytes() == content
         files.file.write_bytes(before)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from click.testing import CliRunner
-from tests.histories.record import HERE, bring_back_sqlite
+from tests.histories.record import HERE, _connected, bring_back_postgres, bring_back_sqlite
 
 import holdfast
 import holdfast.testing
@@ -386,3 +386,18 @@ def test_a_store_of_an_older_version_is_not_brought_up_to_date(cli, tmp_path):
     assert cli("diff", "sequence", "sequence", "--db", url).exit_code == 0
     assert json.loads(cli("check", code, "--db", url, "--json").stdout)["runs"]
     assert older.read_bytes() == before and sorted(path.name for path in tmp_path.glob("older.db*")) == ["older.db"]
+
+
+def test_a_schema_of_an_older_version_is_not_brought_up_to_date(cli, postgres_url):
+    async def schemas():
+        connection, _ = await _connected(postgres_url)
+        try:
+            return await connection.fetchval("SELECT max(number) FROM migrations")
+        finally:
+            await connection.close()
+
+    asyncio.run(bring_back_postgres(HERE / "0.1" / "postgres.json.gz", postgres_url))
+    before = asyncio.run(schemas())
+    said = cli("check", "tests.histories.agents", "--db", postgres_url)
+    assert said.exit_code == 2 and "older Holdfast" in said.output and "holdfast backup" in said.output
+    assert asyncio.run(schemas()) == before == 1

@@ -539,6 +539,7 @@ def add_decisions(
                     f"{str(path)!r} is not what you were shown any more: it was written anew, or somebody has decided in it. "
                     "Nothing was decided; look at it again"
                 )
+            _check_released(head, seen.found)
             for signer, told in made:
                 text = files.to_line({name: told[name] for name in _BALLOT})[:-1]
                 if head.manifest.sealed is not None:
@@ -665,6 +666,15 @@ class _Pen(NamedTuple):
         sections["summary"] = (1, files.to_line([told]))
         outside = {"encrypted_for": self.recipient.name, "key": self.recipient.id}
         return files.packed(outside, replace(manifest, sealed=sealed), sections, self.signer, cipher)
+
+
+def _check_released(head: Head, found: Belongings) -> None:
+    """Refuse a move whose source has not given the run up: it may go on there, and be written anew."""
+    if not head.is_released:
+        raise BadBundle(
+            f"the source of this bundle still has run {found.root!r}: its export was interrupted. Export it again there, to "
+            "the same file"
+        )
 
 
 def _copy_of(bundle: Opened, id: str | None, author: Author) -> NewFork | None:
@@ -809,11 +819,7 @@ class Bundles(Base):
                 raise imported_before(found.root)
             self._check_receipt_path(receipt, head.manifest.kind, ring, key)
         copy = _copy_of(bundle, id, self._author(by))
-        if not head.is_released:
-            raise BadBundle(
-                f"the source of this bundle still has run {found.root!r}: its export was interrupted. Export it again there, to "
-                "the same file"
-            )
+        _check_released(head, found)
         work = Import(
             head.manifest, found, bundle.ballots, **self._author(by), without=left_out, copy=copy, dry_run=dry_run,
             started_by=bundle.started_by,

@@ -225,6 +225,7 @@ _RUN_COLUMNS: Final[dict[str, Fits]] = {
     "rate_ms": _maybe(_count), "singleton_key": _maybe(_name), "budget": _maybe(_dict), "identity": _maybe(_name),
 }  # fmt: skip
 _ASKED: Final = 2_000  # characters of a question that its event repeats
+_SHOWS: Final = ("approve", "ask", BUDGET)  # kinds of questions whose event has what they show
 _KINDS_ASKED: Final = ("approve", "ask", "in_doubt")
 _APPROVAL_COLUMNS: Final[dict[str, Fits]] = {
     "id": _run, "run_id": _run, "root_id": _run, "path": _names, "key": _name, "kind": _one_of(*_KINDS_ASKED),
@@ -702,18 +703,21 @@ def _asks(found: Belongings, asked: ApprovalRow, event: list[Any]) -> bool:
     """Is this the event that asks an open question? People decide what the row shows, and the agent acts on what the event says."""
     _, _, _, _, data, value, blob, *_ = event
     told = json.loads(data)
-    whole = bool(told.get("whole")) or told["kind"] == BUDGET  # the value is what was shown, and all of it
     shown = value if blob is None else f'{{"$blob":"{blob}"}}'
-    digests = {told.get("digest")}
-    if asked.data is not None:
-        spilt = asked.data.startswith(_SPILLED)
-        digests.add(codec.digest(found.blobs[asked.data[10:74]].decode() if spilt else asked.data))
+    texts = [asked.shown, asked.data]
+    spilt = [
+        text if text is None or not text.startswith(_SPILLED) else found.blobs[text[10:74]].decode() for text in texts
+    ]
+    digests = {
+        told.get("digest"),
+        *(codec.digest(text) for text in spilt if text is not None),
+    }  # of old: that of the value
     return (
         (told["kind"] if told["kind"] in _KINDS_ASKED else "approve") == asked.kind
         and told["question"] == asked.question[:_ASKED]
         and told["to"] == json.loads(asked.recipients)
         and (not told.get("not_by") or asked.not_by is not None)
-        and (not whole or shown == asked.shown)
+        and (told["kind"] not in _SHOWS or shown == asked.shown)
         and asked.digest in digests
     )
 
