@@ -201,20 +201,31 @@ async def test_mail_that_is_tried_again_is_the_same_mail(tmp_path, monkeypatch):
         assert f"https://h.example/api/approvals/{question.id}" in mail.get_content()
 
 
-async def test_a_variable_that_is_missing_is_waited_for(tmp_path, monkeypatch):
+async def test_a_worker_that_lacks_a_variable_leaves_it_to_others(tmp_path, monkeypatch, caplog):
+    """And no attempt is lost to it. A variable that has nonsense is an attempt that fails."""
     with Receiver() as receiver:
         monkeypatch.delenv("OPS_SECRET")
         async with opened(tmp_path) as hf:
             ops = await hf.notify(
-                receiver.url, "run.completed", secret="env:OPS_SECRET", name="ops", retry=Retry(500, first="5ms")
+                receiver.url, "run.completed", secret="env:OPS_SECRET", name="ops", retry=Retry(9, first="5ms")
             )
             await hf.run(pays, 1)
-            assert (await failing(ops)).error.endswith("the environment of this worker has no OPS_SECRET")
-            monkeypatch.setenv("OPS_SECRET", "not base64 at all!")
-            await failing(ops, "OPS_SECRET of this worker cannot be used")
+            await settled(ops, waiting=1)
+            await hf.run(pays, 1)
+            await settled(ops, waiting=2)
+            assert [each.attempts for each in await ops.deliveries()] == [0, 0]
+            assert (
+                caplog.text.count(
+                    "leaves the messages of notification 'ops' to others: it lacks the variable OPS_SECRET"
+                )
+                == 1
+            )
+        monkeypatch.setenv("OPS_SECRET", "not base64 at all!")
+        async with opened(tmp_path) as hf:
+            await failing(hf.get_notification("ops"), "OPS_SECRET of this worker cannot be used")
             assert receiver.requests == []
             monkeypatch.setenv("OPS_SECRET", f"whsec_{base64.b64encode(SECRET).decode()}")
-            await settled(ops, done=1)
+            await settled(hf.get_notification("ops"), done=2)
 
 
 async def test_budgets_that_are_reached(tmp_path):
@@ -308,7 +319,7 @@ async def test_steering(tmp_path):
 
 
 async def test_a_worker_without_the_packages_leaves_it_to_others(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(senders, "lacking", lambda _: "h11")
+    monkeypatch.setattr(senders, "_installed", lambda package: package != "h11")
     async with opened(tmp_path) as hf:
         ops = await hf.notify("https://example.com/", "run.completed", secret="env:OPS_SECRET", name="ops")
         await hf.run(pays, 1)

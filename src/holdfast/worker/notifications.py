@@ -56,7 +56,8 @@ class Notifications(Deliveries):
         self._full = False  # is more due of a notification than may be on its way?
         self._stuck_at = 0  # when runs were looked at that may be stuck, by the store's clock
         self._written: set[str] = set()  # messages about stuck runs that are written
-        self._lacking: set[str] = set()
+        self._targets: dict[str, Target] = {}
+        self._lacking: set[tuple[str, str]] = set()
 
     def serve(self, served: Served) -> None:
         """Take no notice: a worker sends whatever code it has."""
@@ -72,9 +73,12 @@ class Notifications(Deliveries):
         if [(row.name, row.config) for row in rows] != [(row.name, row.config) for row in self._rows]:
             self._looked = self._stuck_at = 0
             self._written.clear()
-            specs = [self._spec(row) for row in rows]
-            self._triggers = {spec.name: spec for spec in specs if spec is not None}
+            self._targets = {row.name: Target.loaded(row.config) for row in rows}
         self._rows = rows
+        able = [(outgoing(row.name), target) for row in rows if self._able(row, target := self._targets[row.name])]
+        self._triggers = {
+            name: TriggerSpec(name, KIND, functools.partial(_send, target), {}, target.retry()) for name, target in able
+        }
         if not rows or await self._store.held():
             return None
         left_s = self._looked_at + _LOOK_EVERY_S - time.monotonic()  # a store may have thousands of commits a second
@@ -87,19 +91,13 @@ class Notifications(Deliveries):
             dues = [await self._tell_events(), await self._tell_stuck(), await self._take()]
         return min((due for due in dues if due is not None), default=None)
 
-    def _spec(self, row: NotificationRow) -> TriggerSpec | None:
-        """Make the trigger whose mapping sends the messages of a notification; None if this worker cannot send them."""
-        target = Target.loaded(row.config)
-        package = senders.lacking(target.format)
-        if package is None:
-            return TriggerSpec(outgoing(row.name), KIND, functools.partial(_send, target), {}, target.retry())
-        if row.name not in self._lacking:
-            _log.warning(
-                'this worker cannot send to notification %r, because %s is not installed: pip install "holdfast[notify]"',
-                row.name, package,
-            )  # fmt: skip
-        self._lacking.add(row.name)
-        return None
+    def _able(self, row: NotificationRow, target: Target) -> bool:
+        """Has this process all that it needs to send there? If not, others may: no attempt is made here."""
+        lacks = senders.lacking(target.format, (target.url, *target.secrets))
+        if lacks is not None and (row.name, lacks) not in self._lacking:
+            self._lacking.add((row.name, lacks))
+            _log.warning("this worker leaves the messages of notification %r to others: it lacks %s", row.name, lacks)
+        return lacks is None
 
     def _told_of(self, error: Exception) -> str:
         """Say why a message did not go out; what the senders say is for people."""
@@ -114,7 +112,7 @@ class Notifications(Deliveries):
 
     async def _tell_events(self) -> int | None:
         """Write messages for events; returns when to look again, if that is soon."""
-        kinds = {kind for row in self._rows for kind in Target.loaded(row.config).sources()}
+        kinds = {kind for target in self._targets.values() for kind in target.sources()}
         place = max(self._looked, min(row.position for row in self._rows))
         sure, all_now = await self._store.feed_reach()
         if (kinds and await self._store.feed(place, kinds, 1)) or time.monotonic() >= self._moved_at + _MOVE_EVERY_S:
@@ -130,7 +128,7 @@ class Notifications(Deliveries):
 
     async def _tell_stuck(self) -> int | None:
         """Write messages for runs that do not go on, now and then; returns when to look again."""
-        wanting = [(row.name, target) for row in self._rows if STUCK in (target := Target.loaded(row.config)).kinds]
+        wanting = [(name, target) for name, target in self._targets.items() if STUCK in target.kinds]
         if not wanting:
             return None
         now = self._store.clock.now()

@@ -23,7 +23,7 @@ import ipaddress
 import os
 import socket
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -52,10 +52,19 @@ class Undelivered(Exception):
         self.retry_after = retry_after
 
 
-def lacking(format: str) -> str | None:
-    """Name the package that this process lacks to send messages of a format."""
+def lacking(format: str, places: Iterable[str]) -> str | None:
+    """Name what this process lacks to send messages of a format: a package, or a variable that one of these places names."""
     package = "aiosmtplib" if format == "mail" else "h11"
-    return package if importlib.util.find_spec(package) is None else None
+    if not _installed(package):
+        return f'{package} (pip install "holdfast[notify]")'
+    mail = [SMTP_URL, SMTP_FROM] if format == "mail" else []
+    names = [*(place.removeprefix("env:") for place in places if place.startswith("env:")), *mail]
+    return next((f"the variable {name}" for name in names if not os.environ.get(name, "").strip()), None)
+
+
+@functools.cache
+def _installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
 
 
 def from_environment(place: str) -> str:
