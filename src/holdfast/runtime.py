@@ -510,6 +510,17 @@ class Checkpoint:
 
 
 @dataclass(slots=True)
+class Look:
+    """Look ahead: is the run live, and is the outcome recorded of the call that takes the next key of this label, in this task?
+
+    Whether it is live is not the same each time: nothing that is recorded may depend on it.
+    """
+
+    verb: ClassVar[str] = "look"
+    label: str
+
+
+@dataclass(slots=True)
 class Skip:
     """Pass over what the journal holds next, and go on as the task of this name."""
 
@@ -570,15 +581,6 @@ class Runtime(Protocol):
 
     def place(self, name: str) -> str:
         """A name for what begins here, unlike any other in the scope around it, and the same in every run of this code."""
-        ...
-
-    def recorded(self, label: str) -> bool:
-        """Does the journal have the outcome of the call that takes the next key of this label, in this task?"""
-        ...
-
-    @property
-    def live(self) -> bool:
-        """Is the run past all that is recorded? Not the same each time: nothing that is recorded may depend on it."""
         ...
 
     def ahead(self, names: str) -> Iterator[Recorded]:

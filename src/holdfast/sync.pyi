@@ -141,15 +141,21 @@ class Run(Generic[R_co]):
             UnknownRun: There is no such run.
         """
 
-    def state(self, at: int | None = ...) -> State | None:
+    def state(
+        self, at: int | None = ..., *, agents: Iterable[Agent[..., Any] | ModuleType] | None = ...
+    ) -> State | None:
         """Find the state that its agent stored last by `checkpoint`; None if it never did.
 
+        Of a reducer whose code is here it is the very state that held: its events are folded again, and nothing is written.
+
         Args:
-            at: Up to this event; unless given, up to now.
+            at: Up to this event of its history; unless given, up to now.
+            agents: The code to fold a reducer's events with: agents, or modules with agents. Unless given, that of the client.
 
         Raises:
             UnknownRun: There is no such run.
-            BadArguments: It has no such event.
+            BadArguments: It has no such event, or its reducer is not among the agents.
+            NondeterminismError: The code of the reducer does not fit what was recorded.
         """
 
     def stream(self, name: str, after: int = ..., *, follow: bool = ...) -> Iterator[Chunk]:
@@ -594,19 +600,21 @@ class StepInfo:
         """
 
 class State:
-    """The state of an agent, as it stored it by `checkpoint`.
+    """The state of an agent, as it stored it by `checkpoint`; or of a reducer, folded from its events.
 
     Attributes:
         run: The run.
-        seq: The event that has it.
-        era: Which checkpoint it is, from 1 on.
-        at: When it was stored.
+        seq: The event that has it, or the last one that was folded into it.
+        era: Which checkpoint it is, from 1 on; of a state that was folded, the one before it, or 0.
+        at: When it was stored, or that event came.
+        folded: Of a reducer: how many of its events the state is made of.
     """
 
     run: str
     seq: int
     era: int
     at: datetime
+    folded: int | None
 
     def value(self) -> Any:
         """Read the state itself, as plain data."""

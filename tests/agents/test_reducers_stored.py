@@ -111,7 +111,7 @@ async def test_a_state_is_stored_by_what_changed_and_survives_crashes():
         assert await run.result(timeout=10) == STATES[-1]
 
 
-async def test_a_message_is_not_kept_twice_once_a_checkpoint_is_behind_it():
+async def test_a_message_is_not_kept_twice_once_a_checkpoint_is_behind_it(tmp_path):
     async with holdfast.testing.open(agents=[books]) as hf:
         run = await hf.start(books, id="r")
         await sent(run, PAID)
@@ -124,6 +124,13 @@ async def test_a_message_is_not_kept_twice_once_a_checkpoint_is_behind_it():
         assert (await run.state()).folded == 300
         messages = (await run.snapshot()).messages
         assert [(await message.value())["Paid"]["cents"] for message in messages] == list(range(280, 300))
+        keys = holdfast.Keys(tmp_path / "keys")
+        keys.new("ana")
+        await run.export(tmp_path / "bundle", keys=keys)
+    async with holdfast.testing.open(agents=[books]) as there:
+        await there.import_run(tmp_path / "bundle", keys=keys, id="c")
+        await there.get("c").send(Closed())
+        assert await there.get("c").result(timeout=10) == STATES[-1]
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,13 @@ PROGRAM = Path(__file__).with_name("reducer_program.py")
 RUNS, SENDERS = 4, 3
 
 
-async def begun(url, ledger):
+async def begin(url, ledger, workers):
+    environment = {**os.environ, "LEDGER": str(ledger)}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, PROGRAM, url, stdout=subprocess.PIPE, env={**os.environ, "LEDGER": str(ledger)}
+        sys.executable, PROGRAM, url, stdout=subprocess.PIPE, env=environment
     )
+    workers.append(process)
     assert await process.stdout.readline() == b"ready\n"
-    return process
 
 
 async def ended(process):
@@ -52,16 +53,18 @@ async def test_every_event_is_folded_once_whoever_is_killed(store_url, tmp_path,
     async with holdfast.open(store_url) as hf:
         for run in range(RUNS):
             await hf.start(counter, id=f"r-{run}")
-    workers = [await begun(store_url, ledger), await begun(store_url, ledger)]
+    workers = []
     try:
+        for _ in range(2):
+            await begin(store_url, ledger, workers)
         senders = [asyncio.create_task(sends(store_url, f"s{n}", over, random.Random(n))) for n in range(SENDERS)]
         for kill in range(kills):
             await asyncio.sleep(dice.uniform(0.05, 0.8))
             await ended(workers.pop(0))
             if kill % 5 == 4:
                 await ended(workers.pop(0))
-                workers.append(await begun(store_url, ledger))
-            workers.append(await begun(store_url, ledger))
+                await begin(store_url, ledger, workers)
+            await begin(store_url, ledger, workers)
         over.set()
         sent = await asyncio.gather(*senders)
         expected = [n for many in sent for n in range(many)]

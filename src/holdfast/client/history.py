@@ -435,6 +435,16 @@ async def state(
             raise BadArguments(f"run {run!r} is one of {row.agent!r}, which is not among the agents that were given")
     if spec is not None and spec.folding is not None:
         return await _folded(client, row, spec, event, at)
+    return _stored(client, run, event)
+
+
+async def _checkpoint(client: Base, row: RunRow) -> Event | None:
+    """The last checkpoint of a run."""
+    seq = row.checkpoint_seq
+    return None if seq is None else next(iter(await client.store.outline(row.id, seq, 1)), None)
+
+
+def _stored(client: Base, run: str, event: Event | None) -> State | None:
     if event is None:
         return None
     era, folded = int(event.data.get("era", 0)), event.data.get("choices", {}).get("reducer", {}).get("folded")
@@ -620,7 +630,8 @@ async def _snapshot(family: _Family, row: RunRow, depth: int) -> Snapshot:
         run=info, goal=await _goal(client, row), plan=plan, pending=tuple(_pending(family, row, open_calls)),
         messages=tuple(messages), messages_sent=sent,
         conversations=tuple(await client.store.conversations_held(run)) if row.status not in FINISHED else (),
-        request=await _last_request(client, row), state=await state(client, run), streams=tuple(await streams(client, run)),
+        request=await _last_request(client, row), state=_stored(client, run, await _checkpoint(client, row)),
+        streams=tuple(await streams(client, run)),
         spent_by=tuple(await client.store.spent_by(run, _STEPS_BY_COST)), children=tuple(children),
         left_out=left_out + sum(each.left_out for each in children),
     )  # fmt: skip

@@ -11,7 +11,7 @@ from holdfast.engine.attempt import Attempt, Call, Site, tagged
 from holdfast.engine.journal import first_of
 from holdfast.engine.parking import Wait
 from holdfast.errors import BadArguments, NotStorable
-from holdfast.runtime import CALLERS, Note, Plan, Progress, Receive, Sleep
+from holdfast.runtime import CALLERS, Look, Note, Plan, Progress, Receive, Sleep
 from holdfast.values.codec import UNTYPED, Shape, digest, preview
 from holdfast.words.clock import Timer
 from holdfast.words.model import Event
@@ -187,6 +187,19 @@ class ReceiveCall(Call):
             self.attempt.inbox.mailbox.forget("message", self._topic, self.future)
             assert self._timer is not None
             self.future.set_exception(self._timer.blame(TimeoutError(self.late)))
+
+
+class LookCall:
+    """Looks ahead in the journal. Nothing is recorded."""
+
+    __slots__ = ("_attempt", "_key")
+
+    def __init__(self, site: Site, request: Look) -> None:
+        self._attempt, self._key = site.attempt, site.attempt.identity.coming(site.path, request.label)
+
+    def wait(self) -> Generator[Any, Any, tuple[bool, bool]]:
+        yield from self._attempt.enter(None)
+        return self._attempt.life.live, self._key in self._attempt.journal.closed
 
 
 class NoteCall(Call):

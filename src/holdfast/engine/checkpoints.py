@@ -133,7 +133,8 @@ async def recall(attempt: Attempt) -> None:
     texts = await state_texts(attempt.host.store, attempt.run.id, event)
     event.value, event.blob = whole(texts), None
     attempt.kept.stores(Chain(event.value, [*event.data.get("chain", ()), event.seq], sum(map(len, texts[1:]))))
-    waiting = [seq for first, last in event.data.get("waiting", ()) for seq in range(first, last + 1)]
+    places = event.data.get("waiting", ())
+    waiting = [seq for first, last in places for seq in range(first, min(last + 1, event.seq))]
     letters = await attempt.host.store.events_at(attempt.run.id, waiting) if waiting else []
     for letter in letters:
         if letter.blob is not None:
@@ -168,6 +169,7 @@ def _resumed(attempt: Attempt) -> Event:
         attempt.inbox.mailbox.stand_in(event.data["stand_ins"])
     for letter in attempt.kept.letters:
         attempt.inbox.mailbox.message(letter)
+    attempt.kept.recall([])
     for seq, data, text, at in event.data["unread"]:
         attempt.inbox.mailbox.message(Event(seq, "message.received", None, data, text, at=at))
     return event

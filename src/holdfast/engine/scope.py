@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from holdfast.engine.announcements import NextEventCall, PublishCall
 from holdfast.engine.approvals import ApprovalCall
 from holdfast.engine.attempt import Attempt, Kept
-from holdfast.engine.calls import NoteCall, PlanCall, ProgressCall, ReceiveCall, Tick, TimerCall, opened
+from holdfast.engine.calls import LookCall, NoteCall, PlanCall, ProgressCall, ReceiveCall, Tick, TimerCall, opened
 from holdfast.engine.checkpoints import CheckpointCall, RestoreCall
 from holdfast.engine.children import ChildCall, SpawnCall
 from holdfast.engine.conversations import AddCall, EnterCall, LeaveCall, ReadCall
@@ -31,6 +31,7 @@ from holdfast.runtime import (
     Durable,
     EnterConversation,
     LeaveConversation,
+    Look,
     NextEvent,
     Note,
     Plan,
@@ -74,6 +75,7 @@ CALLS: Final[dict[type, Callable[[Any, Any], Any]]] = {
     Restore: RestoreCall,
     Checkpoint: CheckpointCall,
     Skip: SkipCall,
+    Look: LookCall,
 }
 
 
@@ -137,13 +139,6 @@ class Scope:
         if self._check("ahead") is not None:
             raise Suspended
         return ahead(self, names)
-
-    def recorded(self, label: str) -> bool:
-        return self.attempt.identity.coming(self.path, label) in self.attempt.journal.closed
-
-    @property
-    def live(self) -> bool:
-        return self.attempt.life.live
 
     def at_home(self) -> Scope:
         """The scope of the task that is running, if it is one of this run.

@@ -135,7 +135,7 @@ class Replay:
 
 
 class Folded(NamedTuple):
-    """What events of a reducer come to, folded again."""
+    """The state that events of a reducer come to, folded again."""
 
     events: int  # that were folded, from the beginning of the run on
     text: str  # of the state

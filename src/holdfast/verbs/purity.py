@@ -128,6 +128,7 @@ def _written_outside(function: FunctionType, cells: dict[str, Any]) -> tuple[str
     inner = {name for each in _codes(code) for name in each.co_varnames + each.co_cellvars}
     for node in ast.walk(tree):
         targets: list[ast.expr] = []
+        line = first + getattr(node, "lineno", 1) - 1
         if isinstance(node, ast.Assign | ast.Delete):
             targets = node.targets
         elif isinstance(node, ast.AugAssign | ast.AnnAssign):
@@ -140,7 +141,7 @@ def _written_outside(function: FunctionType, cells: dict[str, Any]) -> tuple[str
                 continue
             value = _content(cells[name]) if name in cells else function.__globals__.get(name)
             if not isinstance(node, ast.Call) or isinstance(value, list | dict | set | bytearray | deque):
-                return f"{Path(code.co_filename).name}:{first + node.lineno - 1}", f"changes {name!r}, which is outside"
+                return f"{Path(code.co_filename).name}:{line}", f"changes {name!r}, which is outside"
     return None
 
 

@@ -42,6 +42,7 @@ from holdfast.runtime import (
     Called,
     Checkpoint,
     Folding,
+    Look,
     Question,
     Receive,
     Restore,
@@ -518,6 +519,7 @@ class _Life:
     ) -> None:
         self._runtime, self._folding, self._fn, self._question, self._watch = runtime, folding, fn, question, watch
         self._folded = self._begun = 0  # events so far; commands so far
+        self._live = False  # past all that is recorded, as far as is known
         self._stored = 0  # of these events: those that the last checkpoint has
         self._interval = min(folding.every, EVERY)  # events from one checkpoint to the next
         self._limit = 2 * EVERY  # when so many are folded, messages wait until the steps under way have ended
@@ -539,7 +541,7 @@ class _Life:
         try:
             while True:
                 event = await self._next()
-                if self._folded >= self._stored + self._interval and not self._acting and self._may_store():
+                if self._folded >= self._stored + self._interval and not self._acting:
                     state = await self._store(state, event)
                 try:
                     state, commands = self._fold(state, event)
@@ -621,7 +623,7 @@ class _Life:
         """
         while True:
             text = await self._call(Receive(TOPIC, _TEXT, None))
-            if current("reducer").recorded(":note"):
+            if await self._look():
                 await note(_APART + cut(text, 500))
                 continue
             try:
@@ -710,12 +712,18 @@ class _Life:
 
     # Checkpoints
 
-    def _may_store(self) -> bool:
-        """Is the run live, and little enough in line that a checkpoint would store again?"""
-        return self._runtime.live and self._folded - self._stored >= _WAITING * len(self._line)
+    async def _look(self) -> bool:
+        """Find out whether the run is live; tells whether a message was kept apart here before."""
+        if self._live:
+            return False
+        self._live, apart = await self._call(Look(":note"))
+        return bool(apart)
 
     async def _store(self, state: Any, event: Any) -> Any:
-        """Store the state before this event is folded, unless something in line cannot be stored."""
+        """Store the state before this event is folded, if the run is live; unless much is in line, or what cannot be stored."""
+        await self._look()
+        if not self._live or self._folded - self._stored < _WAITING * len(self._line):
+            return state
         try:
             line = [self._saved(each) for each in (event, *self._line)]
         except NotStorable:
@@ -798,8 +806,8 @@ class _Life:
                     f"reducer {self._fn.__name__!r} cannot read an event that it had before: {error}. Bring its type back, then "
                     f"`holdfast retry {self._runtime.facts.id}`: nothing is lost"
                 )
-        tag, text, error = saved
-        return Outcome(tag, UNTYPED.load(text), error)
+        tag, text, failure = saved
+        return Outcome(tag, UNTYPED.load(text), failure)
 
 
 def _failed(tag: str, error: Exception) -> Outcome:
