@@ -103,7 +103,7 @@ dist: $(RELEASE)/.installed  ## wheel, source, requirements with all hashes, and
 	sed "s/^dynamic = .*/version = \"$$version\"/" pyproject.toml >$(RELEASE)/pyproject.toml    # with the version, for the lists
 	for set in runtime fleet; do
 	    extras=
-	    if [ "$$set" = fleet ]; then extras='[postgres,metrics,schedules,server]'; fi
+	    if [ "$$set" = fleet ]; then extras='[postgres,metrics,notify,schedules,server]'; fi
 	    pinned=dist/holdfast-$$version-$$set.txt
 	    echo "holdfast$$extras==$$version --hash=sha256:$$(sha256sum "dist/$$wheel" | cut -d' ' -f1)" >"$$pinned"
 	    cat requirements/$$set.txt >>"$$pinned"

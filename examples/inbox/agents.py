@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from hashlib import sha256
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import holdfast
@@ -67,6 +68,15 @@ async def answer(letter: Letter) -> str:
         return f"not answered: {decision.note}"
     await post(letter.sender, f"Re: {letter.subject}", decision.data)
     return "answered"
+
+
+@holdfast.on.files("drop/*.eml", settle="1s")
+def dropped(delivery: holdfast.Delivery) -> holdfast.Start | None:
+    """Take a file in the folder drop as a letter. One that came by mail too is the same letter, and the same run."""
+    letter = read_letter(Path(delivery.headers["path"]).read_bytes())
+    if not letter.sender:
+        return None
+    return holdfast.Start(answer, letter, id=f"letter-{letter.id}", labels={"from": letter.sender})
 
 
 @holdfast.step

@@ -56,6 +56,17 @@ async def test_a_letter_and_the_digest(world, monkeypatch):
         assert mails(server)[1:] == [("chief@example.com", "3 letters today", told)]
 
 
+async def test_a_file_is_a_letter_and_the_same_one_as_by_mail(world, tmp_path):
+    _, agents = world
+    content = b"From: cy@example.com\r\nSubject: Hello\r\nMessage-ID: <7@x>\r\n\r\nWhen are you open?\r\n"
+    async with holdfast.testing.open(agents=[agents]) as hf:
+        for name, told in (("a.eml", content), ("again.eml", content), ("none.eml", b"no letter")):
+            (tmp_path / name).write_bytes(told)
+            assert (await hf.fire(agents.dropped, file=tmp_path / name)).status == "done"
+        (run,) = await hf.runs(agent="answer")
+        assert (run.id, run.labels) == (f"letter-{agents.read_letter(content).id}", {"from": "cy@example.com"})
+
+
 @pytest.mark.nightly
 async def test_with_a_crash_everywhere(world):
     """Between any two commits: one answer for each letter, and the bodies that run again send the same mail."""

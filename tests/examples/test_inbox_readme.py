@@ -48,12 +48,15 @@ def test_the_story_is_what_one_sees(shell, tmp_path):
         return asyncio.run(main())
 
     writes = 'python world.py write ana@example.com "Hours" "When are you open?"'
+    finds = "cy=$(holdfast runs --label from=cy@example.com --json | grep -o 'letter-[0-9a-f]*' | head -1)"
     readers_wait = [
         ("python receive.py > receive.log &", says("world.log", "mail is at")),
         (writes, says("receive.log", "are taken at")),
         ("python world.py read clerk@example.com", has("clerk@example.com", 2)),
         ("kill -9 $!", told),
         ("kill -9 $!", has("ana@example.com", 1)),
+        (finds, has("clerk@example.com", 3)),
+        ("holdfast schedules digest --trigger", has("cy@example.com", 1)),
         ("python world.py read chief@example.com", has("chief@example.com", 1)),
     ]
     play(story(EXAMPLE / "README.md"), shell, readers_wait, CHANGES)
