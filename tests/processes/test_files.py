@@ -70,5 +70,7 @@ async def outcome(url, total):
     """Wait until each file has its run; how many runs there are then, and what is dead."""
     async with holdfast.open(url) as hf:
         while (counts := (await hf.count_runs(agent="handle")).get("handle", {})).get("completed", 0) < total:
+            for info in await hf.runs(status="paused"):  # it was there each time that a worker died, and is suspected
+                await hf.get(info.id).resume()
             await asyncio.sleep(0.05)
         return sum(counts.values()), await hf.deliveries(status="dead")
