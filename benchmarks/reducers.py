@@ -61,7 +61,7 @@ def books(state: Books, event: Booked | Asked) -> Books | tuple[Books, list[hold
 def booked(number: int) -> Booked:
     """An event of a fixed length that no compression would make small."""
     dice = random.Random(number)
-    note = "".join(dice.choices(string.ascii_letters + string.digits, k=PAYLOAD - 60))
+    note = "".join(dice.choices(string.ascii_letters + string.digits, k=PAYLOAD - 50))
     return Booked(dice.randrange(ACCOUNTS), number, note)
 
 

@@ -511,9 +511,10 @@ class Checkpoint:
 
 @dataclass(slots=True)
 class Look:
-    """Look ahead: is the run live, and is the outcome recorded of the call that takes the next key of this label, in this task?
+    """Look ahead: is the run live, is the outcome recorded of the call that takes the next key of this label, in this task?
 
-    Whether it is live is not the same each time: nothing that is recorded may depend on it.
+    And how much has come that the agent has not seen. The first and the last are not the same each time: nothing that is recorded
+    may depend on them.
     """
 
     verb: ClassVar[str] = "look"

@@ -197,9 +197,11 @@ class LookCall:
     def __init__(self, site: Site, request: Look) -> None:
         self._attempt, self._key = site.attempt, site.attempt.identity.coming(site.path, request.label)
 
-    def wait(self) -> Generator[Any, Any, tuple[bool, bool]]:
-        yield from self._attempt.enter(None)
-        return self._attempt.life.live, self._key in self._attempt.journal.closed
+    def wait(self) -> Generator[Any, Any, tuple[bool, bool, int]]:
+        attempt = self._attempt
+        yield from attempt.enter(None)
+        waiting = attempt.inbox.mailbox.count() + len(attempt.pen.undelivered)
+        return attempt.life.live, self._key in attempt.journal.closed, waiting
 
 
 class NoteCall(Call):

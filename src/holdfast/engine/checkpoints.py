@@ -68,9 +68,7 @@ class CheckpointCall(Call):
         self.numbered = True
         attempt, text, before = self.attempt, self._text, self.attempt.kept.stored
         releases = attempt.kept.release(attempt.inbox.seen - _COPIES)
-        data = _carried(attempt)
-        if self._by_change:
-            data["unread"], data["waiting"] = [], ranges(seq for seq, *_ in data["unread"])
+        data = _carried(attempt, by_place=self._by_change)
         if self._by_change and before is not None and (changed := before.told(text)) is not None:
             data["chain"], text = before.events, changed
         attempt.pen.record("checkpoint", self.key, data, text, checkpoint=True, releases=releases)
@@ -142,14 +140,16 @@ async def recall(attempt: Attempt) -> None:
     attempt.kept.recall(letters)
 
 
-def _carried(attempt: Attempt) -> dict[str, Any]:
+def _carried(attempt: Attempt, *, by_place: bool) -> dict[str, Any]:
     """All that the next era must know besides the state: also messages in the journal that are on their way to the agent."""
     pen = attempt.pen
     coming = [event for event in pen.undelivered.values() if event.kind == "message.received"]
     letters = [*attempt.inbox.mailbox.unread(), *coming]
-    unread = [[event.seq, event.data, pen.text_of(event), event.at] for event in letters]
-    patches = attempt.patches.answers
-    kept = {"era": attempt.identity.era + 1, "delivered": pen.numbered + 1, "unread": unread, "patches": patches}
+    kept = {"era": attempt.identity.era + 1, "delivered": pen.numbered + 1, "patches": attempt.patches.answers}
+    if by_place:
+        kept |= {"unread": [], "waiting": ranges(event.seq for event in letters)}
+    else:
+        kept["unread"] = [[event.seq, event.data, pen.text_of(event), event.at] for event in letters]
     kept |= attempt.kept.carried()
     if attempt.kept.former is not None:
         kept |= {"former": attempt.kept.former.carried(), "stand_ins": attempt.inbox.mailbox.stand_ins}

@@ -142,6 +142,10 @@ class Mailbox:
         """Every arrival that may still be asked for."""
         return [*self.unread(), *self.ended.values(), *self.decided.values()]
 
+    def count(self) -> int:
+        """Count the messages that nobody has received."""
+        return sum(map(len, self.letters.values()))
+
     def unread(self) -> list[Event]:
         """Every message that nobody has received, in order of arrival: what a checkpoint carries over."""
         return sorted((event for box in self.letters.values() for event in box), key=lambda event: event.seq)

@@ -72,6 +72,7 @@ TOPIC: Final = "event"
 EVERY: Final = 100  # events between two checkpoints, unless the reducer says otherwise
 _BYTES: Final = 1_000  # of state for which one event more comes between two checkpoints, so that their cost stays small
 _WAITING: Final = 4  # events that are folded for each that stands in line and is stored again by a checkpoint
+_COMING: Final = 8  # messages that a checkpoint only counts up, for each event that is folded: it looks at all of them
 _APART: Final = "a message was kept apart, because it is no event of this reducer: "
 _log: Final = logger("holdfast")
 _NAMED: Final = re.compile(r'\{\s*"(\w+)"\s*:')
@@ -716,13 +717,13 @@ class _Life:
         """Find out whether the run is live; tells whether a message was kept apart here before."""
         if self._live:
             return False
-        self._live, apart = await self._call(Look(":note"))
+        self._live, apart, _ = await self._call(Look(":note"))
         return bool(apart)
 
     async def _store(self, state: Any, event: Any) -> Any:
-        """Store the state before this event is folded, if the run is live; unless much is in line, or what cannot be stored."""
-        await self._look()
-        if not self._live or self._folded - self._stored < _WAITING * len(self._line):
+        """Store the state before this event is folded, if the run is live, little waits, and what is in line can be stored."""
+        live, _, waiting = await self._call(Look(":note"))
+        if not live or self._folded - self._stored < max(_WAITING * len(self._line), waiting // _COMING):
             return state
         try:
             line = [self._saved(each) for each in (event, *self._line)]
