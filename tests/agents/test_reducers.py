@@ -82,12 +82,19 @@ def lines_of(*cents: int) -> list[str]:
     return sorted(kind.format(cents=each, double=2 * each) for each in cents for kind in kinds)
 
 
+async def heard(run, children):
+    """Wait until so many children have told how they ended: what is sent from then on comes behind that."""
+    while sum([event.kind == "child.ended" async for event in run.events(follow=False)]) < children:
+        await asyncio.sleep(0.005)
+
+
 async def test_commands_come_back_as_events():
     async with holdfast.testing.open(agents=[ledger]) as hf:
         run = await hf.start(ledger, id="r")
         for cents in (5, 7):
             await run.send(Placed(cents))
         await hf.advance("10m")
+        await heard(run, 4)
         await run.wait("waiting")
         await run.send(Closed())
         end = await run.result(timeout=10)
@@ -104,6 +111,7 @@ async def test_a_crash_anywhere_changes_nothing():
             await run.send(Placed(cents), key=str(cents))
         await run.wait("waiting")
         await hf.advance("10m")
+        await heard(run, 4)
         await run.wait("waiting")
         await run.send(Closed(), key="closed")
         end = await run.result(timeout=10)

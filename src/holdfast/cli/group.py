@@ -44,7 +44,7 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "tail": ("tail", "Follow the events of a run or of all, or a stream."),
         "forks": ("forks", "Draw the tree of forks that a run is in."),
         "schedules": ("schedules", "List what begins by itself, or steer it."),
-        "notify": ("notifications", "List who is told of what happens to runs, or have somebody told."),
+        "notify": ("notifications", "List who is told of what happens to runs; have others told."),
         "triggers": ("triggers", "List what starts agents by itself, and what came for it."),
         "conversations": ("conversations", "List conversations, or show what was said in one."),
         "audit": ("audit", "Print who did what to which run."),
@@ -59,7 +59,7 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     },
     "Steer": {
         "send": ("control", "Send a message to a run."),
-        "publish": ("announcements", "Publish an announcement for whoever waits for it."),
+        "publish": ("announcements", "Publish an announcement."),
         "pause": ("control", "Stop runs at their next safe point."),
         "resume": ("control", "Let paused runs go on."),
         "cancel": ("control", "Stop runs for good."),

@@ -54,7 +54,7 @@ async def notify(
     name: str | None, url: str | None, kinds: tuple[str, ...], secrets: tuple[str, ...], format_: str | None, agent: str | None,
     base_url: str | None, test: bool, pause: bool, resume: bool, replay: str | None, delete: bool, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """List who is told of what happens to runs, or have somebody told.
+    """List who is told of what happens to runs; have others told.
 
     NAME alone shows its last messages. Workers send them, signed, and try again for more than a day.
     """
