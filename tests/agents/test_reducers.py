@@ -1,5 +1,6 @@
 """Reducers: agents that are one pure function from a state and an event to the next state and commands."""
 
+import asyncio
 import datetime as dt
 import json
 import math

@@ -474,7 +474,8 @@ class StepCall(Call):
         attempt = self.attempt
         return StepContext(
             self.key, self.idempotency_key, self.so_far.attempt, attempt.facts(), attempt.host.resources,
-            spendings=self.bill.spendings, left=self.bill.left(attempt.host.clock.now()), clock=attempt.host.clock.now,
+            spendings=self.bill.spendings, left=self.bill.left(attempt.host.clock.now()) if self.bill.purses else {},
+            clock=attempt.host.clock.now,
             again=self.so_far.again or self.so_far.attempt > 1,
         )  # fmt: skip
 
