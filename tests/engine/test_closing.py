@@ -36,8 +36,13 @@ async def settled_waiting(hf, run):
     """Until the run waits for its message, in memory or parked."""
     while not await counted(run, "step.completed"):
         await asyncio.sleep(0.001)
-    while (carried := hf._worker.attempts.get("r")) is not None and not carried.attempt.tasks.settled:
+    while (carried := hf._worker.attempts.get("r")) is not None and not waits(carried.attempt):
         await asyncio.sleep(0.001)
+
+
+def waits(attempt):
+    """Does all of it wait, with no body that runs and nothing on its way to the store?"""
+    return attempt.tasks.settled and not attempt.bodies.drivers and not attempt.pen.unacked
 
 
 async def lose_lease(hf, run):

@@ -192,7 +192,7 @@ def _show_whole(info: DeliveryInfo, whole: Delivery, *, as_json: bool) -> None:
         return
     on = console()
     on.print(Text(f"{info.trigger} {info.id}", "bold").append(f"  {info.status}", _STYLES[info.status]), soft_wrap=True)
-    tried = f", failed {info.attempts} times" if info.attempts else ""
+    tried = f", failed {info.attempts} {'time' if info.attempts == 1 else 'times'}" if info.attempts else ""
     answer(f"Received {_at(info.received_at)} UTC, {info.size} bytes{tried}.")
     if info.error is not None:
         answer("Dismissed. Its error was:" if is_dismissed(info) else "Error:", "red")

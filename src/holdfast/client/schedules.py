@@ -16,6 +16,7 @@ from holdfast.words.schedules import Schedule, checked_name, checked_schedule, l
 
 NEXT: Final = 5  # times that are shown
 _LOOK: Final = "`holdfast schedules` shows what there is"
+_APART_MS: Final = 60_000  # that the clocks of a caller and the store may be apart
 _MOST_BACK: Final = 10_000  # runs that one backfill begins
 _PAGE: Final = 100
 
@@ -170,12 +171,12 @@ class ScheduleHandle:
             ```
         """
         client = self._client
-        first, until = epoch_ms(start), epoch_ms(end)
-        if not first <= until <= client.store.clock.now():
+        first, until, now = epoch_ms(start), epoch_ms(end), client.store.clock.now()
+        if not first <= until <= now + _APART_MS:
             raise BadArguments(
                 f"backfill({start.isoformat()}, {end.isoformat()}): give a start, and an end behind it that is past"
             )
-        schedule = loaded((await client.store.schedule(self.name)).times)
+        schedule, until = loaded((await client.store.schedule(self.name)).times), min(until, now)
         wanted = list(
             itertools.islice(itertools.takewhile(lambda at: at <= until, times(schedule, first - 1)), _MOST_BACK + 1)
         )
