@@ -70,7 +70,7 @@ def test_one_and_what_came_for_it(cli):
     assert len(cli.json("triggers", "mail", "--limit", "2")["deliveries"]) == 2
     whole = cli("triggers", "mail", "bad1").stdout
     assert "mail bad1  dead" in whole
-    assert "1 bytes, failed 1 times" in whole
+    assert "1 bytes, failed 1 time" in whole
     assert "subject: otters" in whole
     assert "ValueError: no such box" in whole
     assert "1000 characters more" in cli("triggers", "mail", "long").stdout
