@@ -80,6 +80,15 @@ def test_one_and_what_came_for_it(cli):
     assert "None of its deliveries is new." in cli("triggers", "mail", "--status", "new").stdout
 
 
+def test_ids_are_whole_however_narrow_the_terminal_is(cli, monkeypatch):
+    """They are copied into commands."""
+    long = "ev_" + "0123456789abcdef" * 4 + "-all"
+    served((long, b"hello"))
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = cli("triggers", "mail").stdout
+    assert long in "".join(line[:40].split(" ")[0] for line in shown.splitlines())
+
+
 def test_replayed_and_forgotten(cli):
     served(("good", b"hello"), ("bad1", b"x"), ("bad2", b"x"), ("bad3", b"x"))
     assert "Delivery bad1 of mail is tried again." in cli("triggers", "mail", "--replay", "bad1").stdout

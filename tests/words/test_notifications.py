@@ -229,3 +229,13 @@ def test_mail():
     assert (mail["Bcc"], mail["X"], mail["To"]) == (None, None, "ana@example.com")
     text = mail.get_content()
     assert "Publish?" in text and "holdfast approve q-1" in text and "https://h.example/api/approvals/q-1" in text
+
+
+def test_what_others_wrote_steers_no_screen_of_those_who_read_a_mail_or_a_chat():
+    data = {**QUESTION, "question": "Publish? \x1b[31mred \u202egpj.exe"}
+    (message,) = messages("ops", target("approval.asked"), event("approval.asked", data), RUN)
+    document = json.loads(message.body())
+    mail = as_mail(message.id, document, "holdfast@example.com", "ana@example.com").get_content()
+    for told in (mail, json.loads(as_slack(document))["text"]):
+        assert "Publish?" in told and "red" in told
+        assert "\x1b" not in told and "\u202e" not in told

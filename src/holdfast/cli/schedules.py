@@ -132,7 +132,13 @@ def _show_one(each: ScheduleInfo, *, as_json: bool) -> None:
     if as_json:
         print_json(dataclasses.asdict(each))
         return
-    who = f"{each.agent} declares it" if each.declared else "no worker declares it" if each.state == "retired" else "made by hand"
+    who = (
+        f"{each.agent} declares it"
+        if each.declared
+        else "no worker declares it"
+        if each.state == "retired"
+        else "made by hand"
+    )
     answer(f"{each.name}: {each.agent}, {each.times}; {each.state}, {who}.", "bold")
     answer(f"If the run before goes on: {each.overlap}. Of times that were missed: {each.catch_up}.", "dim")
     for at in each.next:

@@ -91,14 +91,15 @@ def _show_all(found: Sequence[TriggerInfo], schedules: Sequence[ScheduleInfo], h
         return
     if not found and not schedules:
         answer(
-            f"Nothing starts by itself in {Edge(hf).url}. Workers declare it: @holdfast.on.webhook, @agent(schedule=...)."
+            f"Nothing starts by itself in {Edge(hf).url}. Workers declare it: @holdfast.on.webhook, queue or files, "
+            "@agent(schedule=...) or @agent(on=...)."
         )
         return
     made = table("name", "kind", "declared", "workers", "waiting", "dead", "done", "lag", "last", "")
     for each in found:
         workers = Text(str(each.workers), "" if each.workers else "yellow")
-        made.add_row(Text(each.name, "bold"), each.kind, _declared(each), workers, _count(each.waiting, "yellow"),
-                     _count(each.dead, "red"), str(each.done), _lag(each.lag_s), _at(each.last_at), "")  # fmt: skip
+        made.add_row(Text(each.name, "bold"), each.kind, cut(_declared(each), _WIDE), workers, _count(_waiting(each), "yellow"),
+                     _count(each.dead, "red"), str(_applied(each)), _lag(each.lag_s), _at(each.last_at), "")  # fmt: skip
     now = datetime.now(UTC)
     for one in schedules:
         late_s = 0.0 if one.due_at is None else max((now - one.due_at).total_seconds(), 0)
@@ -117,15 +118,28 @@ def _show_all(found: Sequence[TriggerInfo], schedules: Sequence[ScheduleInfo], h
         answer(note, "dim")
 
 
+def _waiting(each: TriggerInfo) -> int:
+    """Count what waits: deliveries, and messages that are still with the broker."""
+    return each.waiting + (each.lag_messages or 0)
+
+
+def _applied(each: TriggerInfo) -> int:
+    """Count what was applied: deliveries, and messages of a queue, which become deliveries only if they fail."""
+    return each.done + each.messages
+
+
 def _declared(each: TriggerInfo) -> str:
-    """Say in a few words what is declared; secrets are named by where they are."""
+    """Say in a few words what is declared, the most telling first; secrets are named by where they are."""
     verify = each.config.get("verify")
     if isinstance(verify, dict):
-        return cut(" ".join([verify.get("scheme", ""), *verify.get("secrets", ())]), _WIDE)
-    told = [
-        f"{name}={value}" for name, value in each.config.items() if isinstance(value, str | int | float) and value != ""
+        return " ".join([verify.get("scheme", ""), *verify.get("secrets", ())])
+    first = [str(each.config[name]) for name in ("url", "pattern", "event") if each.config.get(name)]
+    more = [
+        f"{name}={value}"
+        for name, value in each.config.items()
+        if name not in ("url", "pattern", "event") and value not in (None, "", False)
     ]
-    return cut(" ".join(told), _WIDE)
+    return " ".join(first + more)
 
 
 # One
@@ -144,12 +158,21 @@ async def _show_one(hf: Client, name: str, status: str | None, limit: int, *, as
     if info is None:
         answer(f"{name}: no trigger of this name is declared any more.", "bold")
     else:
-        counts = f"{info.waiting} waiting, {info.dead} dead, {info.done} done in 30 days; workers with its code: {info.workers}"
+        queued = "" if info.lag_messages is None else f", {info.lag_messages} with the broker"
+        applied = f", {info.messages} messages applied" if info.messages else ""
+        counts = f"{info.waiting} waiting{queued}, {info.dead} dead, {info.done} done in 30 days{applied}"
+        counts += f"; workers with its code: {info.workers}"
         answer(f"{name}: {info.kind}, {_declared(info)}; {counts}.", "bold")
     if not found:
-        answer("Nothing came for it." if status is None else f"None of its deliveries is {status}.", "dim")
+        nothing = (
+            "Messages become deliveries only if they fail."
+            if info is not None and info.messages
+            else "Nothing came for it."
+        )
+        answer(nothing if status is None else f"None of its deliveries is {status}.", "dim")
         return
     made = table("id", "state", "attempts", "received", "what became of it")
+    made.columns[0].overflow = "fold"  # it is copied into commands
     for each in found:
         made.add_row(each.id, Text(each.status, _STYLES[each.status]), str(each.attempts or ""), _at(each.received_at),
                      cut(_became(each), 200))  # fmt: skip
@@ -180,6 +203,8 @@ def _done(outcome: Iterable[dict[str, Any]]) -> list[str]:
             told.append(f"sent {act.get('topic')} to {act['send']}")
         elif "decide" in act:
             told.append(f"decided {act['decide']} for {act.get('by')}")
+        elif "gather" in act:
+            told.append("gathered with others")
         else:
             told.append(json.dumps(act))
     return told
@@ -240,7 +265,10 @@ async def _delete(hf: Client, name: str, *, as_json: bool) -> None:
         return
     answer(f"Trigger {name} is forgotten. What came for it stays for 30 days.")
     if workers:
-        answer(f"It comes back within half a minute: {workers} workers have its code.", "yellow")
+        answer(
+            f"It comes back within half a minute: {workers} {'worker has' if workers == 1 else 'workers have'} its code.",
+            "yellow",
+        )
 
 
 def _dict(info: Any) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from holdfast.errors import BadArguments
 from holdfast.values.text import cut, short
 from holdfast.words.durations import moment, spoken
 from holdfast.words.events import error_line, told
+from holdfast.words.harmless import harmless
 from holdfast.words.model import KINDS, Event, RunRow, is_awkward
 from holdfast.words.retry import Retry, as_retry
 from holdfast.words.webhooks import Verify
@@ -373,7 +374,7 @@ def scheme() -> Verify:
 
 
 def lines(document: Mapping[str, Any]) -> list[str]:
-    """Tell a message to people: a heading, the text, and what they can do."""
+    """Tell a message to people: a heading, the text, and what they can do. What others wrote in it is made harmless."""
     data, kind = document["data"], document["type"]
     if kind == TEST:
         return [str(data["text"])]
@@ -383,7 +384,7 @@ def lines(document: Mapping[str, Any]) -> list[str]:
         who = f" (for {', '.join(question['to'])})" if question.get("to") else ""
         verb = "answer" if question.get("kind") == "ask" else "approve"
         found.append(f"Decide{who}: holdfast {verb} {question['id']}")
-    return found
+    return [harmless(line, keep="\n\t") for line in found]
 
 
 def as_slack(document: Mapping[str, Any]) -> bytes:
