@@ -148,6 +148,45 @@ async def test_a_crowd_is_served_in_pieces(place: Place, monkeypatch: pytest.Mon
         assert [await came(store, f"t{number}") for number in range(3)] == [["e1", "e2"]] * 3
 
 
+async def test_a_number_of_thousands_of_digits_matches_nothing_and_holds_up_nothing(place: Place) -> None:
+    from holdfast.verbs.announcements import value_text
+
+    async with place.open(ManualClock()) as store:
+        await waits(store, "r", order=7)
+        await store.declare_subscriptions([trigger("ship")])
+        await store.announce(NewAnnouncement("huge", "paid", value_text({"order": 10**4300}, "paid")), **HAND)
+        await store.announce(said("e1", value={"order": 7}), **HAND)
+        await passed(store)
+        assert (await heard(store, "r"), await came(store, "ship")) == (["e1"], ["e1", "huge"])
+
+
+async def test_one_that_cannot_be_passed_on_is_set_aside(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The others are passed on. It is in the log and in the audit, and its id is known."""
+    from holdfast.store import announcements
+
+    plain = announcements.wanted
+
+    def breaks(fields: str, value: object) -> str | None:
+        if value == {"order": "bad"}:
+            raise ArithmeticError("cannot be read")
+        return plain(fields, value)
+
+    async with place.open(ManualClock()) as store:
+        await waits(store, "r", order=7)
+        await waits(store, "all")
+        monkeypatch.setattr(announcements, "wanted", breaks)
+        for id, order in (("e1", 7), ("e2", "bad"), ("e3", 7)):
+            await store.announce(said(id, value={"order": order}), **HAND)
+        await passed(store)
+        assert [await heard(store, run) for run in ("r", "all")] == [["e1", "e3"]] * 2
+        assert not await store.announce(said("e2"), **HAND)
+        (deed,) = await store.audit(actions=["announcement_set_aside"])
+        assert deed["data"] == {"event": "paid", "id": "e2", "error": "ArithmeticError: cannot be read"}
+    assert "'paid', e2, was set aside" in caplog.text
+
+
 async def test_a_run_that_has_ended_waits_no_more(place: Place) -> None:
     """A failed one may be retried and waits again; one that is over or deleted is forgotten."""
     async with place.open(ManualClock()) as store:

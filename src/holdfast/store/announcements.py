@@ -9,6 +9,9 @@ A subscription counts from the announcements that were there when it was made. I
 are compared, and says nothing that the history of its run does not: a run that comes from elsewhere, by a fork or in a bundle, gets
 its subscriptions from there (`resubscribe`). That of a run that has ended goes when the next announcement finds it.
 
+One that cannot be passed on, whatever the reason, must not hold up the others. It is tried by itself, and if that fails too it is set
+aside: it counts as passed on, keeps its value for as long as its id is known, and is in the audit and the log.
+
 Large crowds. So many subscriptions are served in a transaction; the row notes the last, and the next transaction goes on behind it.
 
 Lock order: the lock of all announcements, then runs in the order of their ids. Crash points: each work is one transaction.
@@ -21,14 +24,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from holdfast.errors import NotStorable
+from holdfast.errors import NotStorable, StoreUnavailable
 from holdfast.store import audit, declarations
 from holdfast.store.inbox import put_signal
 from holdfast.store.triggers import PREFIX, DeclaredTrigger, NewDelivery, TriggerRow, keep
 from holdfast.store.work import Asking, Feature, Transaction, rows, to_json
 from holdfast.values import tagged
+from holdfast.values.text import cut, type_name
 from holdfast.words.announcements import KIND, fields_of, topic_of, wanted
+from holdfast.words.harmless import logger
 
+_log = logger("holdfast.store")
 NEWS: Final = " announcements"  # under this name listeners hear of a change; no run has it
 _AT_ONCE: Final = 100  # announcements in a transaction
 _MOST_TOLD: Final = 500  # subscriptions in a transaction
@@ -105,7 +111,27 @@ class Announcements(Feature):
 
     async def pass_on(self) -> Passed:
         """Pass on what waits to those that wait for it."""
-        return await self._submit(_pass_on)
+        trying: list[AnnouncementRow] = []
+        try:
+            return await self._submit(lambda tx: _pass_on(tx, _AT_ONCE, trying))
+        except StoreUnavailable:
+            raise
+        except Exception:  # noqa: BLE001 - one of them is the reason; which, is not known
+            _log.debug("announcements could not be passed on together", exc_info=True)
+        try:
+            return await self._submit(lambda tx: _pass_on(tx, 1, trying))
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            if not trying:
+                raise
+            row, told = trying[0], f"{type_name(type(error))}: {cut(str(error), 500)}"
+            done = await self._submit(lambda tx: _set_aside(tx, row, told))
+            _log.error(
+                "announcement %r, %s, was set aside: not all that wait for it have heard of it. Once the reason is mended, "
+                "publish it again under another key: %s", row.name, row.id, told, exc_info=error,
+            )  # fmt: skip
+            return Passed(done, busy=False)
 
     async def prune_announcements(self, before: int) -> int:
         """Forget some announcements that were passed on before a time; returns how many."""
@@ -175,10 +201,22 @@ class _Told(NamedTuple):
     row: AnnouncementRow
 
 
-def _pass_on(tx: Transaction) -> Asking[Passed]:
+def _set_aside(tx: Transaction, row: AnnouncementRow, error: str) -> Asking[int]:
+    made = yield from tx.row("set_aside", position=row.position)
+    if made is None:
+        return 0  # another worker has passed it on after all
+    about = {"event": row.name, "id": row.id, "error": error}
+    yield from audit.note(tx, "", "worker", "announcements", "announcement_set_aside", about)
+    return 1
+
+
+def _pass_on(tx: Transaction, limit: int, trying: list[AnnouncementRow]) -> Asking[Passed]:
+    """Pass on the first ones; `trying` has them then, also if it fails."""
+    trying.clear()
     if (yield from tx.row("lock_announcements")) is None:
         return Passed(0, busy=True)
-    waiting = [AnnouncementRow(*row) for row in (yield from tx.rows("waiting_announcements", limit=_AT_ONCE))]
+    waiting = [AnnouncementRow(*row) for row in (yield from tx.rows("waiting_announcements", limit=limit))]
+    trying += waiting
     told: list[_Told] = []
     fields: dict[str, list[str]] = {}
     done = 0

@@ -1815,6 +1815,10 @@ UPDATE announcements SET reached_run = :run, reached = :topic WHERE position = :
 -- An announcement was passed on to all; its id stays for a while.
 UPDATE announcements SET passed_at = :now, value = NULL WHERE position = :position
 
+-- name: set_aside
+-- An announcement could not be passed on: it waits no more, and its value stays to be looked at as long as its id is known.
+UPDATE announcements SET passed_at = :now WHERE position = :position AND passed_at IS NULL RETURNING position
+
 -- name: prune_announcements
 -- Forget announcements of long ago, but for the last one: positions count on from it.
 DELETE FROM announcements WHERE position IN

@@ -227,7 +227,7 @@ def checked_match(match: object) -> dict[str, Any]:
         )
     for name, needed in match.items():
         _checked_field(name, "match=")
-        if not _is_plain(needed) or len(str(needed)) > _LONGEST_MATCH or needed != needed:  # noqa: PLR0124 - nan is no value
+        if not _is_plain(needed) or _is_long(needed) or needed != needed:  # noqa: PLR0124 - nan is no value
             raise BadArguments(
                 f"match={{{name!r}: {short(needed)}}}: fields are compared with a short text, a number, True, False or None"
             )
@@ -246,23 +246,36 @@ def fields_of(match: Mapping[str, Any]) -> str:
 
 
 def wanted(fields: str, value: Any) -> str | None:
-    """The digest of what these fields of a value have; None if it has not all of them. Empty for no fields."""
+    """The digest of what these fields of a value have; None if it has not all of them, or what cannot be compared. Empty for none."""
     if not fields:
         return ""
     names = json.loads(fields)
     if not isinstance(value, Mapping) or not all(name in value and _is_plain(value[name]) for name in names):
         return None
-    return _digest(fields, json.dumps([_comparable(value[name]) for name in names]))
+    try:
+        return _digest(fields, json.dumps([_comparable(value[name]) for name in names]))
+    except ValueError:  # a number of so many digits that Python does not write it; no match has one
+        return None
 
 
 def bucket(field: str | None, value: Any) -> str:
     """Where an announcement is gathered: by what this field of its value has."""
     found = value.get(field) if field is not None and isinstance(value, Mapping) else None
-    return "" if field is None else _digest(json.dumps(_comparable(found), sort_keys=True, default=str))
+    if field is None:
+        return ""
+    try:
+        return _digest(json.dumps(_comparable(found), sort_keys=True, default=str))
+    except (TypeError, ValueError, RecursionError):  # too many digits, or keys without an order
+        return _digest(hex(found) if type(found) is int else "?")
 
 
 def _is_plain(value: Any) -> bool:
     return value is None or type(value) in (str, int, float, bool)
+
+
+def _is_long(value: Any) -> bool:
+    """Is it longer than what is compared? Python does not write a number of thousands of digits."""
+    return value.bit_length() > 4 * _LONGEST_MATCH if type(value) is int else len(str(value)) > _LONGEST_MATCH
 
 
 def _comparable(value: Any) -> Any:
