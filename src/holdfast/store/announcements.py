@@ -5,12 +5,14 @@ those that wait. The row's id is unique, so what is published again under it is 
 the inbox of each run that waits for it, a delivery for each trigger. These and the note that it was passed on are one transaction,
 and of two workers one passes on at a time. So each hears of it once, and a run hears of announcements in their order.
 
-A subscription counts from the announcements that were there when it was made. It lies in a table, by the fields and values that
+A subscription counts from the announcements that were there when it was made. Where several write at a time, a position is taken
+before its commit, so positions alone do not tell: there each announcement has its transaction, and each subscription the snapshot
+that it was made in. A subscription lies in a table, by the fields and values that
 are compared, and says nothing that the history of its run does not: a run that comes from elsewhere, by a fork or in a bundle, gets
 its subscriptions from there (`resubscribe`). That of a run that has ended goes when the next announcement finds it.
 
-One that cannot be passed on, whatever the reason, must not hold up the others. It is tried by itself, and if that fails too it is set
-aside: it counts as passed on, keeps its value for as long as its id is known, and is in the audit and the log.
+One that cannot be passed on, whatever the reason, must not hold up the others. It is tried by itself, and if that fails too it is
+set aside: it counts as passed on, keeps its value for as long as its id is known, and is in the audit and the log.
 
 Large crowds. So many subscriptions are served in a transaction; the row notes the last, and the next transaction goes on behind it.
 
@@ -54,6 +56,7 @@ class AnnouncementRow:
     reached_run: str
     reached: str
     published_at: int
+    xact: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +259,7 @@ def _subscribers(tx: Transaction, row: AnnouncementRow, fields: list[str], limit
     return (
         yield from tx.rows(
             "subscribers", name=row.name, keys=to_json(digests), position=row.position, run=row.reached_run, topic=row.reached,
-            limit=limit,
+            xact=row.xact, limit=limit,
         )
     )  # fmt: skip
 

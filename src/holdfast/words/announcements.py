@@ -246,7 +246,7 @@ def fields_of(match: Mapping[str, Any]) -> str:
 
 
 def wanted(fields: str, value: Any) -> str | None:
-    """The digest of what these fields of a value have; None if it has not all of them, or what cannot be compared. Empty for none."""
+    """The digest of what these fields of a value have; None if it lacks one or has what cannot be compared. Empty for none."""
     if not fields:
         return ""
     names = json.loads(fields)
