@@ -14,8 +14,10 @@ from holdfast.words.announcements import (
     checked_value,
     event_of,
     fields_of,
+    joined,
     keyed_id,
     nth_id,
+    parted,
     stored,
     topic_of,
     wanted,
@@ -74,6 +76,11 @@ def test_each_value_is_gathered_somewhere():
     values = [7, "7", [7], 10**4300, 10**4301, {1: 1, "a": 2}]
     assert len({bucket("n", {"n": value}) for value in values}) == len(values)
     assert bucket("n", {"n": 10**4300}) == bucket("n", {"n": 10**4300})
+
+
+@pytest.mark.parametrize("values", [[], ["1"], ['"a,]"', '{"a": [1, "}"]}', "null", "1" * 5000, "1e400"]])
+def test_a_list_is_parted_into_what_it_was_joined_of(values):
+    assert parted(joined(values)) == values
 
 
 def test_a_topic_tells_its_announcements():

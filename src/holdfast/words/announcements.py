@@ -33,6 +33,7 @@ _MOST_FIELDS: Final = 20
 _LONGEST_FIELD: Final = 200
 _LONGEST_MATCH: Final = 2_000  # characters of one value
 _EXACT: Final = 2**53  # beyond it a float is not the whole number that it seems to be
+_DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str)  # finds where a value ends, whatever its number
 KIND: Final = "event"  # of the triggers that announcements come to
 GATHERED: Final = "gathered"  # the header that says of how many announcements a delivery was made
 OWN_TOPICS: Final = "holdfast:"  # begins the topics that only Holdfast sends to
@@ -301,3 +302,13 @@ def told_match(match: Mapping[str, Any]) -> str:
 def joined(values: Iterable[str]) -> str:
     """Write a list of texts of values as the text of a list."""
     return f"[{','.join(values)}]"
+
+
+def parted(text: str) -> list[str]:
+    """Read the texts of the values from the text of a list that `joined` has written: each as it was."""
+    values, at = [], 1
+    while at < len(text) - 1:
+        _, end = _DECODER.raw_decode(text, at)
+        values.append(text[at:end])
+        at = end + 1
+    return values
