@@ -355,3 +355,34 @@ async def test_what_is_gathered_and_the_end_of_its_delivery_are_one(place: Place
         clock.time += 10
         await two.end_gatherings()
         assert await bodies(one) == [[1]]
+
+
+async def test_a_list_is_kept_although_its_first_announcement_has_an_id_that_was_there(place: Place) -> None:
+    """Ids of announcements are forgotten after a while, and come again; the delivery that it was in may still be known."""
+    clock = ManualClock()
+    async with place.open(clock) as store:
+        for position in (1, 2):
+            await store.apply([gather("key_a", position, position, most=5, within_ms=10)])
+            clock.time += 10
+            await store.end_gatherings()
+        assert await bodies(store) == [[1], [2]]
+
+
+async def test_an_older_one_that_comes_late_is_not_the_last(place: Place) -> None:
+    """In its bucket; and what is noted for that is forgotten after a while."""
+    clock = ManualClock()
+    async with place.open(clock) as store:
+
+        async def last(key: str, position: int, value: str, **how: object) -> list[object]:
+            await store.apply([gather(key, position, value, **{"quiet_ms": 10, **how})])
+            clock.time += 10
+            assert await store.end_gatherings() == 1
+            return await bodies(store)
+
+        assert await last("b", 2, "newer") == [["newer"]]
+        assert await last("a", 1, "older") == [["newer"]]
+        assert await last("c", 1, "elsewhere", bucket="b") == [["newer"], ["elsewhere"]]
+        assert await last("d", 3, "newest") == [["newer"], ["elsewhere"], ["newest"]]
+        lists = await last("e", 1, "listed", most=5)
+        assert lists[-1] == ["listed"]
+        assert [await store.prune_announcements(clock.time) for _ in range(2)] == [2, 0]

@@ -137,7 +137,7 @@ class Announcements(Feature):
             return Passed(done, busy=False)
 
     async def prune_announcements(self, before: int) -> int:
-        """Forget some announcements that were passed on before a time; returns how many."""
+        """Forget some announcements that were passed on, and debounced ones that were started, before a time; returns how many."""
         return await self._submit(lambda tx: _prune(tx, before), journal=False)
 
 
@@ -149,7 +149,9 @@ def _announce(tx: Transaction, new: NewAnnouncement, by: str, via: str) -> Askin
 
 
 def _prune(tx: Transaction, before: int) -> Asking[int]:
-    return len((yield from tx.rows("prune_announcements", before=before, limit=_PRUNED_AT_ONCE)))
+    some = yield from tx.rows("prune_announcements", before=before, limit=_PRUNED_AT_ONCE)
+    others = yield from tx.rows("prune_debounced", before=before, limit=_PRUNED_AT_ONCE)
+    return len(some) + len(others)
 
 
 # Agents that announcements start

@@ -36,6 +36,7 @@ CREATE TABLE gatherings (
   due_at   BIGINT NOT NULL,
   count    BIGINT NOT NULL,
   size     BIGINT NOT NULL,                    -- of all values, in characters
+  most     BIGINT NOT NULL,                    -- so many are a list; 0: the last one is kept
   PRIMARY KEY (trigger, bucket)
 );
 CREATE INDEX gatherings_due ON gatherings (due_at);
@@ -46,3 +47,12 @@ CREATE TABLE gathered (
   value    TEXT   NOT NULL,
   PRIMARY KEY (trigger, bucket, position)
 );
+-- Which announcement a run was last started with, where the last one is kept: an older one that comes late starts nothing.
+CREATE TABLE debounced (
+  trigger    TEXT   NOT NULL,
+  bucket     TEXT   NOT NULL,
+  position   BIGINT NOT NULL,
+  started_at BIGINT NOT NULL,
+  PRIMARY KEY (trigger, bucket)
+);
+CREATE INDEX debounced_started ON debounced (started_at);
