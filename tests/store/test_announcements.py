@@ -188,7 +188,7 @@ async def test_one_that_cannot_be_passed_on_is_set_aside(
 
 
 async def test_a_run_that_has_ended_waits_no_more(place: Place) -> None:
-    """A failed one may be retried and waits again; one that is over or deleted is forgotten."""
+    """A failed one may be retried and waits again, from then on; one that is over or deleted is forgotten."""
     async with place.open(ManualClock()) as store:
         for run, status in (("done", "completed"), ("failed", "failed"), ("deleted", "completed")):
             row = await owned(store, run, agent=run)

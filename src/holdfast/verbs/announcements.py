@@ -160,7 +160,7 @@ def subscribed(spec: AgentSpec) -> TriggerSpec:
 
 
 def _shares(on: On, text: str) -> list[str]:
-    """What each run gets of a list that was gathered: what is declared now, whatever was when the first of them came."""
+    """Share a list that was gathered among runs, by what is declared now, whatever was when the first of them came."""
     values, most = parted(text), most_of(on)
     if most:
         return [joined(values[at : at + most]) for at in range(0, len(values), most)]
