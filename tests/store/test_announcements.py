@@ -76,7 +76,9 @@ async def test_one_announcement_is_passed_on_once_to_each(place: Place) -> None:
         assert [(await one.run(run)).due_at for run in ("r1", "r2", "r3")] == [clock.time, clock.time, None]
         row, body = await one.delivery("ship", "e1")
         assert (row.kind, body) == ("event", b'{"order": 7}')
-        assert json.loads(row.headers) == {"event": "paid", "at": str(clock.time), "position": "1"}
+        headers = json.loads(row.headers)
+        assert int(headers.pop("position")) > 0  # one that was not published may have taken the first
+        assert headers == {"event": "paid", "at": str(clock.time)}
         (deed,) = await one.audit(run="")
         assert (deed["action"], deed["actor"]) == ("publish", "ana")
 
