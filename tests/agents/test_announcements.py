@@ -508,6 +508,83 @@ async def test_a_run_gets_a_list_that_is_full_or_late():
         assert sorted([await hf.get(run.id).result() for run in runs]) == [[0, 1, 2], [3, 4]]
 
 
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        (On("sold"), [0, 1, 2]),
+        (On("sold", debounce="1s"), [2]),
+        (On("sold", batch=Batch(2, "5s")), [[0, 1], [2]]),
+        (On("other", batch=Batch(9, "5s")), [[0, 1, 2]]),
+    ],
+)
+async def test_a_list_that_was_gathered_starts_what_is_declared_now(now, expected):
+    """A deploy changes how they are gathered while a list waits."""
+
+    @holdfast.agent(name="load", on=On("sold", batch=Batch(10, "5s")))
+    async def before(orders: list[int]) -> list[int]:
+        return orders
+
+    @holdfast.agent(name="load", on=now)
+    async def after(orders: Any) -> Any:
+        return orders
+
+    async with holdfast.testing.open(agents=[before]) as hf:
+        for number in range(3):
+            await hf.publish("sold", number)
+        hf.deploy([after])
+        await hf.crash()
+        await hf.advance("5s")
+        results = [await hf.get(run.id).result() for run in await hf.runs(agent="load")]
+        assert sorted(results) == expected
+        assert await hf.deliveries(status="dead") == []
+
+
+async def test_a_last_one_that_was_gathered_starts_a_list():
+    @holdfast.agent(name="load", on=On("sold", debounce="5s"))
+    async def before(order: int) -> int:
+        return order
+
+    @holdfast.agent(name="load", on=On("sold", batch=Batch(10, "5s")))
+    async def after(orders: list[int]) -> list[int]:
+        return orders
+
+    async with holdfast.testing.open(agents=[before]) as hf:
+        for number in range(3):
+            await hf.publish("sold", number)
+        hf.deploy([after])
+        await hf.crash()
+        await hf.advance("5s")
+        (run,) = await hf.runs(agent="load")
+        assert await hf.get(run.id).result() == [2]
+
+
+async def test_a_condition_is_told_under_which_name_it_was_published():
+    """Also of one that waited while the agent came to be started by others."""
+    names: list[str] = []
+
+    def fails(event: Announcement[Any]) -> bool:
+        raise OSError("not yet")
+
+    def notes(event: Announcement[Any]) -> bool:
+        names.append(event.name)
+        return True
+
+    @holdfast.agent(name="ship", on=On("sold", if_=fails))
+    async def before(order: int) -> int:
+        return order
+
+    @holdfast.agent(name="ship", on=On("other", if_=notes))
+    async def after(order: int) -> int:
+        return order
+
+    async with holdfast.testing.open(agents=[before]) as hf:
+        await hf.publish("sold", 1)
+        hf.deploy([after])
+        await hf.crash()
+        await hf.advance("1h")
+        assert names == ["sold"]
+
+
 async def test_an_agent_may_be_served_without_on_and_is_started_no_more():
     @holdfast.agent(name="ship", on=On("sold"))
     async def ships(order: dict[str, int]) -> int:

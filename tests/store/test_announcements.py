@@ -76,7 +76,9 @@ async def test_one_announcement_is_passed_on_once_to_each(place: Place) -> None:
         assert [(await one.run(run)).due_at for run in ("r1", "r2", "r3")] == [clock.time, clock.time, None]
         row, body = await one.delivery("ship", "e1")
         assert (row.kind, body) == ("event", b'{"order": 7}')
-        assert json.loads(row.headers) == {"event": "paid", "at": str(clock.time), "position": "1"}
+        headers = json.loads(row.headers)
+        assert int(headers.pop("position")) > 0  # one that was not published may have taken the first
+        assert headers == {"event": "paid", "at": str(clock.time)}
         (deed,) = await one.audit(run="")
         assert (deed["action"], deed["actor"]) == ("publish", "ana")
 
@@ -148,8 +150,47 @@ async def test_a_crowd_is_served_in_pieces(place: Place, monkeypatch: pytest.Mon
         assert [await came(store, f"t{number}") for number in range(3)] == [["e1", "e2"]] * 3
 
 
+async def test_a_number_of_thousands_of_digits_matches_nothing_and_holds_up_nothing(place: Place) -> None:
+    from holdfast.verbs.announcements import value_text
+
+    async with place.open(ManualClock()) as store:
+        await waits(store, "r", order=7)
+        await store.declare_subscriptions([trigger("ship")])
+        await store.announce(NewAnnouncement("huge", "paid", value_text({"order": 10**4300}, "paid")), **HAND)
+        await store.announce(said("e1", value={"order": 7}), **HAND)
+        await passed(store)
+        assert (await heard(store, "r"), await came(store, "ship")) == (["e1"], ["e1", "huge"])
+
+
+async def test_one_that_cannot_be_passed_on_is_set_aside(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The others are passed on. It is in the log and in the audit, and its id is known."""
+    from holdfast.store import announcements
+
+    plain = announcements.wanted
+
+    def breaks(fields: str, value: object) -> str | None:
+        if value == {"order": "bad"}:
+            raise ArithmeticError("cannot be read")
+        return plain(fields, value)
+
+    async with place.open(ManualClock()) as store:
+        await waits(store, "r", order=7)
+        await waits(store, "all")
+        monkeypatch.setattr(announcements, "wanted", breaks)
+        for id, order in (("e1", 7), ("e2", "bad"), ("e3", 7)):
+            await store.announce(said(id, value={"order": order}), **HAND)
+        await passed(store)
+        assert [await heard(store, run) for run in ("r", "all")] == [["e1", "e3"]] * 2
+        assert not await store.announce(said("e2"), **HAND)
+        (deed,) = await store.audit(actions=["announcement_set_aside"])
+        assert deed["data"] == {"event": "paid", "id": "e2", "error": "ArithmeticError: cannot be read"}
+    assert "'paid', e2, was set aside" in caplog.text
+
+
 async def test_a_run_that_has_ended_waits_no_more(place: Place) -> None:
-    """A failed one may be retried and waits again; one that is over or deleted is forgotten."""
+    """A failed one may be retried and waits again, from then on; one that is over or deleted is forgotten."""
     async with place.open(ManualClock()) as store:
         for run, status in (("done", "completed"), ("failed", "failed"), ("deleted", "completed")):
             row = await owned(store, run, agent=run)
@@ -316,3 +357,34 @@ async def test_what_is_gathered_and_the_end_of_its_delivery_are_one(place: Place
         clock.time += 10
         await two.end_gatherings()
         assert await bodies(one) == [[1]]
+
+
+async def test_a_list_is_kept_although_its_first_announcement_has_an_id_that_was_there(place: Place) -> None:
+    """Ids of announcements are forgotten after a while, and come again; the delivery that it was in may still be known."""
+    clock = ManualClock()
+    async with place.open(clock) as store:
+        for position in (1, 2):
+            await store.apply([gather("key_a", position, position, most=5, within_ms=10)])
+            clock.time += 10
+            await store.end_gatherings()
+        assert await bodies(store) == [[1], [2]]
+
+
+async def test_an_older_one_that_comes_late_is_not_the_last(place: Place) -> None:
+    """In its bucket; and what is noted for that is forgotten after a while."""
+    clock = ManualClock()
+    async with place.open(clock) as store:
+
+        async def last(key: str, position: int, value: str, **how: object) -> list[object]:
+            await store.apply([gather(key, position, value, **{"quiet_ms": 10, **how})])
+            clock.time += 10
+            assert await store.end_gatherings() == 1
+            return await bodies(store)
+
+        assert await last("b", 2, "newer") == [["newer"]]
+        assert await last("a", 1, "older") == [["newer"]]
+        assert await last("c", 1, "elsewhere", bucket="b") == [["newer"], ["elsewhere"]]
+        assert await last("d", 3, "newest") == [["newer"], ["elsewhere"], ["newest"]]
+        lists = await last("e", 1, "listed", most=5)
+        assert lists[-1] == ["listed"]
+        assert [await store.prune_announcements(clock.time) for _ in range(2)] == [2, 0]

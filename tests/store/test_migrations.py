@@ -22,7 +22,7 @@ TEXTS = {
     "every store, 0013_archived.sql": "4b1f8e5ded14b71b6336c4f0d0e197c7747a24ada903a4e8567b76c1bee69689",
     "every store, 0014_schedules.sql": "fc148736332a815417b9fd2de2a1a0c01b41b828168c5bd5ba5c9ca0c95cb242",
     "every store, 0015_triggers.sql": "cc16c93c70ca68d442b61401dff394814a9ee589ca586da82783b707802945a8",
-    "every store, 0016_announcements.sql": "22586575f221ce4b80781a6375e61efea75cee0e0358c9cde34aa7eeb6aee0b2",
+    "every store, 0016_announcements.sql": "ae46a68d6bc1b2c2687837976bd429f2ecb0d411d65a50436fb3853801b7dd23",
     "every store, 0017_notifications.sql": "2f42811a7c5ca42f783b81d4750580fa506e4f5283727f3ab227d75fa9729769",
     "every store, 0018_files.sql": "89148161a5caaf821624e76c38c93b1e6af6297d1d01a084cb8afafcde13e4e4",
     "postgres, 0001.sql": "2be7312dd933c2276a87148302546de52117d7890cfb340f9961d63398a78694",

@@ -467,8 +467,8 @@ async def test_plans(database: Place) -> None:
             " SELECT 'e' || n, 'paid', n, CASE WHEN n % 1000 > 0 THEN n END FROM generate_series(1, 20000) n;"
             "INSERT INTO subscriptions (run, topic, name, fields, wanted, since)"
             " SELECT 'run-' || n, 't', 'paid', '[\"order\"]', 'w' || n, 0 FROM generate_series(1, 20000) n;"
-            "INSERT INTO gatherings (trigger, bucket, key, began_at, due_at, count, size)"
-            " SELECT 't', 'b' || n, 'k', n, 9000000 + n, 1, 1 FROM generate_series(1, 5000) n"
+            "INSERT INTO gatherings (trigger, bucket, key, began_at, due_at, count, size, most)"
+            " SELECT 't', 'b' || n, 'k', n, 9000000 + n, 1, 1, 0 FROM generate_series(1, 5000) n"
         )
         for analyzed in (False, True):
             if analyzed:

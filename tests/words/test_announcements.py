@@ -14,8 +14,10 @@ from holdfast.words.announcements import (
     checked_value,
     event_of,
     fields_of,
+    joined,
     keyed_id,
     nth_id,
+    parted,
     stored,
     topic_of,
     wanted,
@@ -34,7 +36,7 @@ def test_names_that_are_used():
 
 @pytest.mark.parametrize(
     "match",
-    [[], "order", {7: 1}, {"": 1}, {"a": [1]}, {"a": {}}, {"a": float("nan")}, {"a": "x" * 3000}, {"a\0": 1},
+    [[], "order", {7: 1}, {"": 1}, {"a": [1]}, {"a": {}}, {"a": float("nan")}, {"a": "x" * 3000}, {"a\0": 1}, {"a": 10**4300},
      {str(n): n for n in range(21)}],
 )  # fmt: skip
 def test_what_cannot_be_compared_is_refused(match):
@@ -60,12 +62,25 @@ def test_what_cannot_be_compared_is_refused(match):
         ({}, {"anything": 1}, True),
         ({"n": 2**70}, {"n": 2**70}, True),
         ({"n": 1e300}, {"n": 1e300}, True),
+        ({"n": 7}, {"n": 10**4300}, False),
     ],
 )
 def test_fields_are_compared_by_their_values(match, value, fits):
     fields = fields_of(checked_match(match))
     found = wanted(fields, value)
     assert (found is not None and found == wanted(fields, match)) is fits
+
+
+def test_each_value_is_gathered_somewhere():
+    """Also what Python does not write: a number of thousands of digits, keys without an order."""
+    values = [7, "7", [7], 10**4300, 10**4301, {1: 1, "a": 2}]
+    assert len({bucket("n", {"n": value}) for value in values}) == len(values)
+    assert bucket("n", {"n": 10**4300}) == bucket("n", {"n": 10**4300})
+
+
+@pytest.mark.parametrize("values", [[], ["1"], ['"a,]"', '{"a": [1, "}"]}', "null", "1" * 5000, "1e400"]])
+def test_a_list_is_parted_into_what_it_was_joined_of(values):
+    assert parted(joined(values)) == values
 
 
 def test_a_topic_tells_its_announcements():

@@ -5,9 +5,14 @@ those that wait. The row's id is unique, so what is published again under it is 
 the inbox of each run that waits for it, a delivery for each trigger. These and the note that it was passed on are one transaction,
 and of two workers one passes on at a time. So each hears of it once, and a run hears of announcements in their order.
 
-A subscription counts from the announcements that were there when it was made. It lies in a table, by the fields and values that
+A subscription counts from the announcements that were there when it was made. Where several write at a time, a position is taken
+before its commit, so positions alone do not tell: there each announcement has its transaction, and each subscription the snapshot
+that it was made in. A subscription lies in a table, by the fields and values that
 are compared, and says nothing that the history of its run does not: a run that comes from elsewhere, by a fork or in a bundle, gets
 its subscriptions from there (`resubscribe`). That of a run that has ended goes when the next announcement finds it.
+
+One that cannot be passed on, whatever the reason, must not hold up the others. It is tried by itself, and if that fails too it is
+set aside: it counts as passed on, keeps its value for as long as its id is known, and is in the audit and the log.
 
 Large crowds. So many subscriptions are served in a transaction; the row notes the last, and the next transaction goes on behind it.
 
@@ -21,14 +26,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from holdfast.errors import NotStorable
+from holdfast.errors import NotStorable, StoreUnavailable
 from holdfast.store import audit, declarations
 from holdfast.store.inbox import put_signal
 from holdfast.store.triggers import PREFIX, DeclaredTrigger, NewDelivery, TriggerRow, keep
 from holdfast.store.work import Asking, Feature, Transaction, rows, to_json
 from holdfast.values import tagged
+from holdfast.values.text import cut, type_name
 from holdfast.words.announcements import KIND, fields_of, topic_of, wanted
+from holdfast.words.harmless import logger
 
+_log = logger("holdfast.store")
 NEWS: Final = " announcements"  # under this name listeners hear of a change; no run has it
 _AT_ONCE: Final = 100  # announcements in a transaction
 _MOST_TOLD: Final = 500  # subscriptions in a transaction
@@ -48,6 +56,7 @@ class AnnouncementRow:
     reached_run: str
     reached: str
     published_at: int
+    xact: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +114,30 @@ class Announcements(Feature):
 
     async def pass_on(self) -> Passed:
         """Pass on what waits to those that wait for it."""
-        return await self._submit(_pass_on)
+        trying: list[AnnouncementRow] = []
+        try:
+            return await self._submit(lambda tx: _pass_on(tx, _AT_ONCE, trying))
+        except StoreUnavailable:
+            raise
+        except Exception:  # noqa: BLE001 - one of them is the reason; which, is not known
+            _log.debug("announcements could not be passed on together", exc_info=True)
+        try:
+            return await self._submit(lambda tx: _pass_on(tx, 1, trying))
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            if not trying:
+                raise
+            row, told = trying[0], f"{type_name(type(error))}: {cut(str(error), 500)}"
+            done = await self._submit(lambda tx: _set_aside(tx, row, told))
+            _log.error(
+                "announcement %r, %s, was set aside: not all that wait for it have heard of it. Once the reason is mended, "
+                "publish it again under another key: %s", row.name, row.id, told, exc_info=error,
+            )  # fmt: skip
+            return Passed(done, busy=False)
 
     async def prune_announcements(self, before: int) -> int:
-        """Forget some announcements that were passed on before a time; returns how many."""
+        """Forget some announcements that were passed on, and debounced ones that were started, before a time; returns how many."""
         return await self._submit(lambda tx: _prune(tx, before), journal=False)
 
 
@@ -120,7 +149,9 @@ def _announce(tx: Transaction, new: NewAnnouncement, by: str, via: str) -> Askin
 
 
 def _prune(tx: Transaction, before: int) -> Asking[int]:
-    return len((yield from tx.rows("prune_announcements", before=before, limit=_PRUNED_AT_ONCE)))
+    some = yield from tx.rows("prune_announcements", before=before, limit=_PRUNED_AT_ONCE)
+    others = yield from tx.rows("prune_debounced", before=before, limit=_PRUNED_AT_ONCE)
+    return len(some) + len(others)
 
 
 # Agents that announcements start
@@ -175,10 +206,22 @@ class _Told(NamedTuple):
     row: AnnouncementRow
 
 
-def _pass_on(tx: Transaction) -> Asking[Passed]:
+def _set_aside(tx: Transaction, row: AnnouncementRow, error: str) -> Asking[int]:
+    made = yield from tx.row("set_aside", position=row.position)
+    if made is None:
+        return 0  # another worker has passed it on after all
+    about = {"event": row.name, "id": row.id, "error": error}
+    yield from audit.note(tx, "", "worker", "announcements", "announcement_set_aside", about)
+    return 1
+
+
+def _pass_on(tx: Transaction, limit: int, trying: list[AnnouncementRow]) -> Asking[Passed]:
+    """Pass on the first ones; `trying` has them then, also if it fails."""
+    trying.clear()
     if (yield from tx.row("lock_announcements")) is None:
         return Passed(0, busy=True)
-    waiting = [AnnouncementRow(*row) for row in (yield from tx.rows("waiting_announcements", limit=_AT_ONCE))]
+    waiting = [AnnouncementRow(*row) for row in (yield from tx.rows("waiting_announcements", limit=limit))]
+    trying += waiting
     told: list[_Told] = []
     fields: dict[str, list[str]] = {}
     done = 0
@@ -218,7 +261,7 @@ def _subscribers(tx: Transaction, row: AnnouncementRow, fields: list[str], limit
     return (
         yield from tx.rows(
             "subscribers", name=row.name, keys=to_json(digests), position=row.position, run=row.reached_run, topic=row.reached,
-            limit=limit,
+            xact=row.xact, limit=limit,
         )
     )  # fmt: skip
 

@@ -3,7 +3,10 @@
 A mapping returns `Gather` to have its delivery wait for others. That it waits and that the delivery is done are one transaction.
 When enough have come, or the time is over, the gathering becomes a delivery of the same trigger, in one transaction with its end;
 from there on it is mapped, tried again and seen like any other. So each delivery is in one gathering, and each gathering is one
-delivery, whatever dies.
+delivery, whatever dies. Its key has the position of the first, because an id may come again when it was forgotten.
+
+Where the last one alone is kept, one that was tried again may be gathered after a later one has started its run. The agent would
+hear of it last, although it is older. So the position that was started last is noted, and what is older starts nothing.
 
 Lock order: the row of the gathering, which all that add to it take first. Crash points: each work is one transaction.
 """
@@ -36,8 +39,8 @@ class GatherAct:
         where = {"trigger": new.trigger, "bucket": new.bucket}
         waits = [wait for wait in (new.quiet_ms, new.within_ms) if wait is not None]
         count, size = yield from tx.row(
-            "gather", key=f"{new.key}-all", due_at=tx.now + min(waits, default=_FOREVER_MS), size=len(new.value),
-            quiet=new.quiet_ms, within=new.within_ms, **where,
+            "gather", key=f"{new.key}-{new.position}-all", due_at=tx.now + min(waits, default=_FOREVER_MS),
+            size=len(new.value), most=new.most, quiet=new.quiet_ms, within=new.within_ms, **where,
         )  # fmt: skip
         yield from tx.rows("put_gathered", position=new.position, value=new.value, **where)
         if not new.most:
@@ -65,7 +68,10 @@ def _end_due(tx: Transaction) -> Asking[int]:
 
 def _end(tx: Transaction, trigger: str, bucket: str) -> Asking[None]:
     where = {"trigger": trigger, "bucket": bucket}
-    values = [value for (value,) in (yield from tx.rows("gathered", **where))]
-    (key,) = yield from tx.row("end_gathering", **where)
+    gathered = yield from tx.rows("gathered", **where)
+    key, most = yield from tx.row("end_gathering", **where)
     yield from tx.rows("delete_gathered", **where)
+    if not most and (yield from tx.row("note_debounced", position=gathered[-1][1], **where)) is None:
+        return  # a later one was started before
+    values = [value for value, _ in gathered]
     yield from keep(tx, NewDelivery(trigger, key, KIND, {GATHERED: str(len(values))}, joined(values).encode()))

@@ -1815,6 +1815,10 @@ UPDATE announcements SET reached_run = :run, reached = :topic WHERE position = :
 -- An announcement was passed on to all; its id stays for a while.
 UPDATE announcements SET passed_at = :now, value = NULL WHERE position = :position
 
+-- name: set_aside
+-- An announcement could not be passed on: it waits no more, and its value stays to be looked at as long as its id is known.
+UPDATE announcements SET passed_at = :now WHERE position = :position AND passed_at IS NULL RETURNING position
+
 -- name: prune_announcements
 -- Forget announcements of long ago, but for the last one: positions count on from it.
 DELETE FROM announcements WHERE position IN
@@ -1845,10 +1849,10 @@ SELECT data FROM {shared} AND kind = 'announcement.awaited'
 
 -- name: gather
 -- Add to a gathering, or begin one.
-INSERT INTO gatherings (trigger, bucket, key, began_at, due_at, count, size)
-VALUES (:trigger, :bucket, :key, :now, :due_at, 1, :size)
+INSERT INTO gatherings (trigger, bucket, key, began_at, due_at, count, size, most)
+VALUES (:trigger, :bucket, :key, :now, :due_at, 1, :size, :most)
 ON CONFLICT (trigger, bucket) DO UPDATE SET
-  count = gatherings.count + 1, size = gatherings.size + excluded.size,
+  most = excluded.most, count = gatherings.count + 1, size = gatherings.size + excluded.size,
   due_at = CASE WHEN :quiet IS NULL OR gatherings.began_at + coalesce(:within, 1000000000000) < :now + :quiet
                 THEN gatherings.began_at + coalesce(:within, 1000000000000) ELSE :now + :quiet END
 RETURNING count, size
@@ -1870,11 +1874,23 @@ ORDER BY due_at LIMIT :limit
 
 -- name: gathered
 -- What was gathered, in order.
-SELECT value FROM gathered WHERE trigger = :trigger AND bucket = :bucket ORDER BY position
+SELECT value, position FROM gathered WHERE trigger = :trigger AND bucket = :bucket ORDER BY position
 
 -- name: end_gathering
--- End a gathering; the key of the delivery that it becomes.
-DELETE FROM gatherings WHERE trigger = :trigger AND bucket = :bucket RETURNING key
+-- End a gathering; the key of the delivery that it becomes, and how many it was to have.
+DELETE FROM gatherings WHERE trigger = :trigger AND bucket = :bucket RETURNING key, most
+
+-- name: note_debounced
+-- Note which one is started, unless a later one was.
+INSERT INTO debounced (trigger, bucket, position, started_at) VALUES (:trigger, :bucket, :position, :now)
+ON CONFLICT (trigger, bucket) DO UPDATE SET position = excluded.position, started_at = excluded.started_at
+WHERE debounced.position < excluded.position RETURNING position
+
+-- name: prune_debounced
+-- Forget which ones were started long ago.
+DELETE FROM debounced WHERE (trigger, bucket) IN
+  (SELECT trigger, bucket FROM debounced WHERE started_at < :before ORDER BY started_at LIMIT :limit)
+RETURNING position
 
 -- name: delete_gathered
 -- And what was gathered.

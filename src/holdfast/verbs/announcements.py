@@ -17,13 +17,16 @@ from holdfast.words.announcements import (
     GATHERED,
     KIND,
     Announcement,
+    On,
     bucket,
     checked_event,
     checked_key,
     checked_match,
     checked_value,
     gathers,
+    joined,
     most_of,
+    parted,
     quiet_ms,
     stored,
     within_ms,
@@ -141,22 +144,27 @@ def subscribed(spec: AgentSpec) -> TriggerSpec:
 
     def mapped(delivery: Delivery) -> Mapped:
         text, told = delivery.text(), delivery.headers
-        if GATHERED not in told:
-            plain = tagged.read(text)
-            if on.if_ is not None:
-                at = moment(int(told["at"]))
-                if not on.if_(Announcement(on.name, plain, delivery.id, at, told.get("run"))):
-                    return None
-            if gathers(on):
-                where, position = bucket(on.by, plain), int(told["position"])
-                return Gather(
-                    spec.name, delivery.id, where, position, text, most_of(on), quiet_ms(on), within_ms(on)
-                )  # fmt: skip
-        elif not most_of(on):
-            text = text[1:-1]  # the last one, and the only one that was kept
+        if GATHERED in told:
+            return [Start(agent, _argument(spec, each)) for each in _shares(on, text)]
+        plain = tagged.read(text)
+        if on.if_ is not None:
+            name, at = told.get("event", on.name), moment(int(told["at"]))  # it may have been declared for another one
+            if not on.if_(Announcement(name, plain, delivery.id, at, told.get("run"))):
+                return None
+        if gathers(on):
+            where, position = bucket(on.by, plain), int(told["position"])
+            return Gather(spec.name, delivery.id, where, position, text, most_of(on), quiet_ms(on), within_ms(on))
         return Start(agent, _argument(spec, text))
 
     return TriggerSpec(spec.name, KIND, mapped, stored(on), DEFAULT_RETRY)
+
+
+def _shares(on: On, text: str) -> list[str]:
+    """Share a list that was gathered among runs, by what is declared now, whatever was when the first of them came."""
+    values, most = parted(text), most_of(on)
+    if most:
+        return [joined(values[at : at + most]) for at in range(0, len(values), most)]
+    return values[-1:] if gathers(on) else values
 
 
 def _argument(spec: AgentSpec, text: str) -> Any:

@@ -33,6 +33,7 @@ _MOST_FIELDS: Final = 20
 _LONGEST_FIELD: Final = 200
 _LONGEST_MATCH: Final = 2_000  # characters of one value
 _EXACT: Final = 2**53  # beyond it a float is not the whole number that it seems to be
+_DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str)  # finds where a value ends, whatever its number
 KIND: Final = "event"  # of the triggers that announcements come to
 GATHERED: Final = "gathered"  # the header that says of how many announcements a delivery was made
 OWN_TOPICS: Final = "holdfast:"  # begins the topics that only Holdfast sends to
@@ -227,7 +228,7 @@ def checked_match(match: object) -> dict[str, Any]:
         )
     for name, needed in match.items():
         _checked_field(name, "match=")
-        if not _is_plain(needed) or len(str(needed)) > _LONGEST_MATCH or needed != needed:  # noqa: PLR0124 - nan is no value
+        if not _is_plain(needed) or _is_long(needed) or needed != needed:  # noqa: PLR0124 - nan is no value
             raise BadArguments(
                 f"match={{{name!r}: {short(needed)}}}: fields are compared with a short text, a number, True, False or None"
             )
@@ -246,23 +247,36 @@ def fields_of(match: Mapping[str, Any]) -> str:
 
 
 def wanted(fields: str, value: Any) -> str | None:
-    """The digest of what these fields of a value have; None if it has not all of them. Empty for no fields."""
+    """The digest of what these fields of a value have; None if it lacks one or has what cannot be compared. Empty for none."""
     if not fields:
         return ""
     names = json.loads(fields)
     if not isinstance(value, Mapping) or not all(name in value and _is_plain(value[name]) for name in names):
         return None
-    return _digest(fields, json.dumps([_comparable(value[name]) for name in names]))
+    try:
+        return _digest(fields, json.dumps([_comparable(value[name]) for name in names]))
+    except ValueError:  # a number of so many digits that Python does not write it; no match has one
+        return None
 
 
 def bucket(field: str | None, value: Any) -> str:
     """Where an announcement is gathered: by what this field of its value has."""
     found = value.get(field) if field is not None and isinstance(value, Mapping) else None
-    return "" if field is None else _digest(json.dumps(_comparable(found), sort_keys=True, default=str))
+    if field is None:
+        return ""
+    try:
+        return _digest(json.dumps(_comparable(found), sort_keys=True, default=str))
+    except (TypeError, ValueError, RecursionError):  # too many digits, or keys without an order
+        return _digest(hex(found) if type(found) is int else "?")
 
 
 def _is_plain(value: Any) -> bool:
     return value is None or type(value) in (str, int, float, bool)
+
+
+def _is_long(value: Any) -> bool:
+    """Is it longer than what is compared? Python does not write a number of thousands of digits."""
+    return value.bit_length() > 4 * _LONGEST_MATCH if type(value) is int else len(str(value)) > _LONGEST_MATCH
 
 
 def _comparable(value: Any) -> Any:
@@ -288,3 +302,13 @@ def told_match(match: Mapping[str, Any]) -> str:
 def joined(values: Iterable[str]) -> str:
     """Write a list of texts of values as the text of a list."""
     return f"[{','.join(values)}]"
+
+
+def parted(text: str) -> list[str]:
+    """Read the texts of the values from the text of a list that `joined` has written: each as it was."""
+    values, at = [], 1
+    while at < len(text) - 1:
+        _, end = _DECODER.raw_decode(text, at)
+        values.append(text[at:end])
+        at = end + 1
+    return values

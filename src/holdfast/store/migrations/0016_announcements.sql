@@ -8,7 +8,8 @@ CREATE TABLE announcements (
   reached_run  TEXT   NOT NULL DEFAULT '',     -- the last subscription it was passed on to, while others are left
   reached      TEXT   NOT NULL DEFAULT '',
   published_at BIGINT NOT NULL,
-  passed_at    BIGINT                          -- null while it waits
+  passed_at    BIGINT,                         -- null while it waits
+  xact         BIGINT                          -- the transaction that wrote it; null where one writes at a time
 );
 CREATE UNIQUE INDEX announcements_id ON announcements (id);
 CREATE INDEX announcements_waiting ON announcements (position) WHERE passed_at IS NULL;
@@ -20,7 +21,8 @@ CREATE TABLE subscriptions (
   name   TEXT   NOT NULL,                      -- of the announcements
   fields TEXT   NOT NULL,                      -- JSON: fields of the value that are compared; '': none
   wanted TEXT   NOT NULL,                      -- the digest of what they must have
-  since  BIGINT NOT NULL,                      -- announcements up to this position were made before
+  since  BIGINT NOT NULL,                      -- announcements up to this position were made before,
+  seen   TEXT,                                 -- but for those of transactions that this snapshot does not see
   PRIMARY KEY (run, topic)
 );
 CREATE INDEX subscriptions_fields ON subscriptions (name, fields);
@@ -34,6 +36,7 @@ CREATE TABLE gatherings (
   due_at   BIGINT NOT NULL,
   count    BIGINT NOT NULL,
   size     BIGINT NOT NULL,                    -- of all values, in characters
+  most     BIGINT NOT NULL,                    -- so many are a list; 0: the last one is kept
   PRIMARY KEY (trigger, bucket)
 );
 CREATE INDEX gatherings_due ON gatherings (due_at);
@@ -44,3 +47,12 @@ CREATE TABLE gathered (
   value    TEXT   NOT NULL,
   PRIMARY KEY (trigger, bucket, position)
 );
+-- Which announcement a run was last started with, where the last one is kept: an older one that comes late starts nothing.
+CREATE TABLE debounced (
+  trigger    TEXT   NOT NULL,
+  bucket     TEXT   NOT NULL,
+  position   BIGINT NOT NULL,
+  started_at BIGINT NOT NULL,
+  PRIMARY KEY (trigger, bucket)
+);
+CREATE INDEX debounced_started ON debounced (started_at);

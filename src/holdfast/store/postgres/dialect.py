@@ -23,7 +23,7 @@ _BIGINT: Final = """
     inbox_count crash_count started_at updated_at asked_at
     last_at begun missed
     attempts claims settled_at size
-    within quiet
+    within quiet xact most
     taken taken_at lag
 """
 _TEXT: Final = """

@@ -477,6 +477,24 @@ SELECT {delivery}, body FROM deliveries WHERE trigger = :trigger AND status = 'n
   AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
 ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
 
+-- name: announce
+INSERT INTO announcements (id, name, value, run, published_at, xact)
+VALUES (:id, :name, :value, :run, :now, pg_current_xact_id()::text::bigint)
+ON CONFLICT (id) DO NOTHING RETURNING position
+
+-- name: subscribe
+-- A position is taken before its commit: the snapshot tells which announcements were there.
+INSERT INTO subscriptions (run, topic, name, fields, wanted, since, seen)
+VALUES (:run, :topic, :name, :fields, :wanted, (SELECT coalesce(max(position), 0) FROM announcements), pg_current_snapshot()::text)
+ON CONFLICT (run, topic) DO UPDATE SET name = excluded.name, since = excluded.since, seen = excluded.seen
+WHERE subscriptions.name <> excluded.name
+
+-- name: subscribers
+SELECT run, topic FROM subscriptions
+WHERE name = :name AND wanted IN (SELECT value FROM json_each(:keys)) AND (run, topic) > (:run, :topic)
+  AND (since < :position OR NOT coalesce(pg_visible_in_snapshot(:xact::text::xid8, seen::pg_snapshot), true))
+ORDER BY run, topic LIMIT :limit
+
 -- name: lock_announcements
 SELECT 1 WHERE pg_try_advisory_xact_lock(hashtextextended(current_schema() || ': announcements', 0))
 
