@@ -261,3 +261,24 @@ def test_plain_code(tmp_path):
         while not hf.triggers():
             pass
         assert [info.name for info in hf.triggers()] == ["numbers"]
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit(3), asyncio.CancelledError(), holdfast.StoreUnavailable("another store")], ids=repr
+)
+async def test_a_mapping_that_would_end_its_worker_fails_as_others_do(error):
+    def ends(delivery: Delivery) -> None:
+        raise error
+
+    async def ends_later(delivery: Delivery) -> None:
+        raise error
+
+    both = [
+        holdfast.on.webhook(fn.__name__, verify=BEARER, retry=holdfast.Retry(attempts=1))(fn)
+        for fn in (ends, ends_later)
+    ]
+    async with holdfast.testing.open(agents=[*both, numbers]) as hf:
+        for each in both:
+            info = await hf.fire(each, {}, id="d")
+            assert (info.status, info.attempts) == ("dead", 1) and type(error).__name__ in info.error
+        assert (await hf.fire(numbers, [1], id="d")).status == "done"

@@ -258,3 +258,12 @@ async def test_all_dead_ones_are_replayed_at_once(place: Place) -> None:
         assert {(tally.trigger, tally.count) for tally in left} == {("t", 1), ("u", 1)}
         row, _ = await store.delivery("t", "k0")
         assert (row.status, row.attempts, row.settled_at) == ("new", 0, None)
+
+
+async def test_an_error_is_kept_whatever_characters_it_has(place: Place) -> None:
+    async with place.open(ManualClock()) as store:
+        await store.receive(came("k"))
+        ((row, _),) = await store.claim_deliveries(["t"], 5, TTL)
+        await store.fail_delivery(row, "a\ud800b\0c", None)
+        await store.receive(replace(came("dead"), attempts=1, error="\0"))
+        assert [(await store.delivery("t", key))[0].error for key in ("k", "dead")] == ["a\ufffdb\ufffdc", "\ufffd"]

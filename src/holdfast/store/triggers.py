@@ -23,6 +23,7 @@ from holdfast.errors import LeaseLost, RunExists, UnknownTrigger
 from holdfast.store import approvals, audit, declarations, inbox, runs
 from holdfast.store.work import Asking, Feature, Transaction, rows, to_json
 from holdfast.words.model import RunRow
+from holdfast.words.people import writable
 from holdfast.words.triggers import OUTGOING
 
 NEWS: Final = " deliveries"  # under this name listeners hear of a change; no run has it
@@ -300,13 +301,17 @@ def _delete(tx: Transaction, name: str, by: str, via: str) -> Asking[None]:
     yield from audit.note(tx, "", by, via, "delete_trigger", {"trigger": name})
 
 
+def _kept(error: str) -> str:
+    return writable(error[:_LONGEST_ERROR])  # it may repeat what others wrote
+
+
 def keep(tx: Transaction, new: NewDelivery) -> Asking[bool]:
     """Keep a delivery; False if it is there already."""
     dead = new.error is not None and new.wait_ms is None
     made = yield from tx.row(
         "receive_delivery", trigger=new.trigger, key=new.key, kind=new.kind, headers=to_json(dict(new.headers)),
         status="dead" if dead else "new", attempts=new.attempts, due_at=None if dead else tx.now + (new.wait_ms or 0),
-        error=None if new.error is None else new.error[:_LONGEST_ERROR], settled_at=tx.now if dead else None,
+        error=None if new.error is None else _kept(new.error), settled_at=tx.now if dead else None,
         size=len(new.body), content=new.body,
     )  # fmt: skip
     if made is not None:
@@ -359,7 +364,7 @@ def _fail(tx: Transaction, taken: DeliveryRow, error: str, wait_ms: int | None) 
     ended = yield from tx.row(
         "end_delivery", trigger=taken.trigger, key=taken.key, claims=taken.claims, outcome=None,
         status="dead" if dead else "new", due_at=None if wait_ms is None else tx.now + wait_ms,
-        settled_at=tx.now if dead else None, attempts=taken.attempts + 1, error=error[:_LONGEST_ERROR],
+        settled_at=tx.now if dead else None, attempts=taken.attempts + 1, error=_kept(error),
     )  # fmt: skip
     yield from _fenced(tx, taken, ended)
     if dead and ended is not None:

@@ -37,6 +37,7 @@ from holdfast.values.text import cut, type_name
 from holdfast.words.announcements import KIND
 from holdfast.words.durations import moment
 from holdfast.words.harmless import logger
+from holdfast.words.people import writable
 from holdfast.words.triggers import Action, Delivery, TriggerSpec, actions
 from holdfast.worker.agents import Served
 from holdfast.worker.measures import Measures
@@ -70,6 +71,23 @@ class Raised:
     error: Exception
 
 
+def failing(error: BaseException) -> Exception:
+    """Make what a mapping raised its failure: `sys.exit()` in a mapping ends the mapping, not the worker."""
+    if isinstance(error, Exception):
+        return error
+    problem = RuntimeError(f"the mapping raised {type_name(type(error))}: {_text(error)}")
+    problem.__cause__ = error
+    return problem
+
+
+def _text(error: BaseException) -> str:
+    """What an error says, as every database takes it. That is users' code too."""
+    try:
+        return writable(cut(str(error), 1_000))
+    except BaseException as problem:
+        return f"(its text cannot be told: {type_name(type(problem))})"
+
+
 class Mapper:
     """Calls mappings, which are users' code: a plain function in a thread, because it may wait for something."""
 
@@ -87,8 +105,16 @@ class Mapper:
 
     async def awaited(self, returned: Awaitable[Any]) -> Any:
         """Wait for a mapping that is async, but not for ever."""
-        async with asyncio.timeout(_MAPPING_S):
-            return await returned
+        try:
+            async with asyncio.timeout(_MAPPING_S):
+                return await returned
+        except (Exception, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise  # ours, not the mapping's own
+            raise failing(error) from error
 
     async def some(self, spec: TriggerSpec, deliveries: Sequence[Delivery]) -> list[Any]:
         """Map the first of these by a plain function, one after the other: as many as take no time, and one at least.
@@ -105,8 +131,8 @@ class Mapper:
             for each in deliveries:
                 try:
                     found.append(contextvars.copy_context().run(spec.fn, each))
-                except Exception as error:
-                    found.append(Raised(error))
+                except BaseException as error:  # a thread hears no Ctrl-C: it is the mapping's own
+                    found.append(Raised(failing(error)))
                 if left or time.monotonic() > began[0] + _TOGETHER_S:
                     return
 
@@ -125,9 +151,10 @@ class Mapper:
 
 def told_of(error: Exception) -> str:
     """Say why a mapping failed."""
-    if isinstance(error, TimeoutError) and not str(error):
+    text = _text(error)
+    if isinstance(error, TimeoutError) and not text:
         return f"TimeoutError: the mapping took longer than {_MAPPING_S:g} s"
-    return f"{type_name(type(error))}: {cut(str(error), 1_000)}"
+    return writable(f"{type_name(type(error))}: {text}")
 
 
 def failure(
@@ -138,8 +165,8 @@ def failure(
     if not isinstance(error, _FOR_GOOD):
         try:
             wait_s = spec.retry.delay_s(failures, error, f"{spec.name}@{key}")
-        except Exception as problem:
-            told += f" (and retry= raised {type_name(type(problem))}: {cut(str(problem), 200)})"
+        except BaseException as problem:
+            told += f" (and retry= raised {type_name(type(problem))}: {cut(_text(problem), 200)})"
     how = f"it is dead: `{look}` shows it" if wait_s is None else f"the next attempt is in {wait_s:.1f} s"
     _log.warning(
         "delivery %r of trigger %r failed, attempt %d; %s: %s", key, spec.name, failures, how, told,
@@ -245,8 +272,12 @@ class Deliveries(Round):
     async def _handle(self, spec: TriggerSpec, row: DeliveryRow, body: bytes) -> None:
         delivery = Delivery(body, json.loads(row.headers), row.key, row.trigger, moment(row.received_at))
         try:
-            found = actions(await self._mapper.one(spec, delivery), spec.name)
-            await self._apply(spec, row, found)
+            returned = await self._mapper.one(spec, delivery)
+        except Exception as error:  # also what the store raises, if the mapping asked one
+            await self._failed(spec, row, error)
+            return
+        try:
+            await self._apply(spec, row, actions(returned, spec.name))
         except LeaseLost:
             return  # it took so long that another worker has it
         except StoreUnavailable as problem:
