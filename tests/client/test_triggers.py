@@ -282,3 +282,24 @@ async def test_a_mapping_that_would_end_its_worker_fails_as_others_do(error):
             info = await hf.fire(each, {}, id="d")
             assert (info.status, info.attempts) == ("dead", 1) and type(error).__name__ in info.error
         assert (await hf.fire(numbers, [1], id="d")).status == "done"
+
+
+async def test_triggers_have_their_turn_however_many_there_are():
+    """Those that always have something due hold up none of the others."""
+    begun = []
+
+    def declared(number):
+        @holdfast.on.webhook(f"t{number:02}", verify=BEARER)
+        async def mapping(delivery):
+            begun.append(delivery.trigger)
+
+        return mapping
+
+    async with holdfast.testing.open(agents=[declared(number) for number in range(60)]) as hf:
+        await asyncio.gather(
+            *[hf._receive(f"t{number:02}", "webhook", f"k{nth}", {}, b"") for number in range(60) for nth in range(3)]
+        )
+        async with asyncio.timeout(20):
+            while await hf.deliveries(status="new"):
+                await asyncio.sleep(0.01)
+    assert len(begun) == 180 and len(set(begun)) == 60

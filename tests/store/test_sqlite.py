@@ -241,7 +241,7 @@ async def test_plans(file: Place) -> None:
             "open_approvals": "approvals_open", "blobs_named": "with_blob", "delete_blob": "runs_with_blob",
             "census": "COVERING INDEX runs_unfinished", "stuck": "runs_due", "due_schedules": "schedules_due",
             "next_schedule": "schedules_due", "ahead_schedules": "schedules_updated",
-            "due_deliveries": "deliveries_due", "next_delivery": "deliveries_due", "tally_deliveries": "deliveries_recent",
+            "due_deliveries": "deliveries_due", "due_triggers": "deliveries_due", "next_delivery": "deliveries_due", "tally_deliveries": "deliveries_recent",
             "deliveries": "deliveries_recent", "prune_deliveries": "deliveries_settled",
             "orphan_deliveries": "deliveries_owner", "release_deliveries": "deliveries_owner",
             "waiting_announcements": "announcements_waiting", "next_announcement": "announcements_waiting",

@@ -227,6 +227,27 @@ async def test_triggers_share_the_room_there_is(place: Place) -> None:
         assert len(await store.claim_deliveries(["busy", "quiet", "other"], 2, TTL)) == 1
 
 
+async def test_what_is_due_is_taken_among_any_number_of_triggers(place: Place) -> None:
+    names = [f"t{number:03}" for number in range(120)]
+    async with place.open(ManualClock()) as store:
+        for name in (names[60], names[-1]):
+            await store.receive(came("k", name))
+        taken = await store.claim_deliveries(names, 50, TTL)
+        assert [row.trigger for row, _ in taken] == [names[60], names[-1]]
+
+
+async def test_only_deliveries_of_the_kind_that_is_wanted_are_taken(place: Place) -> None:
+    async with place.open(ManualClock()) as store:
+        await store.receive(replace(came("queued"), kind="queue"))
+        assert await store.next_delivery({"t": "webhook"}) is None
+        assert await store.claim_deliveries({"t": "webhook"}, 5, TTL) == []
+        await store.receive(came("hooked"))
+        ((row, _),) = await store.claim_deliveries({"t": "webhook"}, 5, TTL)
+        assert row.key == "hooked"
+        ((row, _),) = await store.claim_deliveries({"t": "queue"}, 5, TTL)
+        assert row.key == "queued"
+
+
 async def test_a_delivery_that_is_dismissed_is_done_and_keeps_its_error(place: Place) -> None:
     """Whether dead or waiting; not while a worker has it, and not what is done. It is still known when it comes again."""
     async with place.open(ManualClock()) as store:

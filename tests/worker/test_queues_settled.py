@@ -31,7 +31,7 @@ class Store:
         self.kept.append(new)
 
 
-async def settled(fn, messages, refuses=lambda new: False):
+async def settled(fn, messages, refuses=lambda _: False):
     """Have messages mapped; the store, and the consumer, which has acknowledged nothing yet."""
 
     async def apply(*args, **options):

@@ -87,7 +87,7 @@ def _raising(error):
     async def later(delivery):
         raise error
 
-    return [mapping, later, lambda delivery: later(delivery)]
+    return [mapping, later, lambda delivery: later(delivery)]  # noqa: PLW0108 - a plain function
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError("x"), GeneratorExit(), LeaseLost()], ids=repr)

@@ -36,6 +36,10 @@ UNDONE: Final = ("new", "dead")
 PREFIX: Final = "on "  # of a trigger's name among declarations; no schedule has a space in its name
 
 
+# Names of triggers; or each with the kind of which its deliveries must be, because code of another kind would not know what to do.
+Wanted = Sequence[str] | Mapping[str, str]
+
+
 @dataclass(frozen=True, slots=True)
 class TriggerRow:
     """A trigger as the store keeps it."""
@@ -198,17 +202,15 @@ class Triggers(Feature):
         """Keep a delivery; False if it is there already."""
         return await self._submit(lambda tx: keep(tx, new), journal=False, small=len(new.body) < 65_536, runs=())
 
-    async def next_delivery(self, triggers: Iterable[str]) -> int | None:
+    async def next_delivery(self, triggers: Wanted) -> int | None:
         """When the next delivery of these triggers is due."""
-        found = await self._glance(rows, "next_delivery", names=to_json(dict.fromkeys(triggers, "")))
+        found = await self._glance(rows, "next_delivery", names=to_json(_kinds(triggers)))
         return min((due for (due,) in found if due is not None), default=None)
 
-    async def claim_deliveries(
-        self, triggers: Sequence[str], limit: int, ttl_ms: int
-    ) -> list[tuple[DeliveryRow, bytes]]:
+    async def claim_deliveries(self, triggers: Wanted, limit: int, ttl_ms: int) -> list[tuple[DeliveryRow, bytes]]:
         """Take deliveries that are due, those longest due of each trigger first; two workers at once take different ones.
 
-        Triggers share what there is room for, in the order given; some may be left although more were due.
+        Triggers of which some are due share what there is room for, in the order given; some may be left although more were due.
         """
         return await self._submit(lambda tx: _claim(tx, triggers, limit, ttl_ms), journal=False)
 
@@ -305,6 +307,10 @@ def _kept(error: str) -> str:
     return writable(error[:_LONGEST_ERROR])  # it may repeat what others wrote
 
 
+def _kinds(triggers: Wanted) -> dict[str, str]:
+    return dict(triggers) if isinstance(triggers, Mapping) else dict.fromkeys(triggers, "")
+
+
 def keep(tx: Transaction, new: NewDelivery) -> Asking[bool]:
     """Keep a delivery; False if it is there already."""
     dead = new.error is not None and new.wait_ms is None
@@ -319,13 +325,15 @@ def keep(tx: Transaction, new: NewDelivery) -> Asking[bool]:
     return made is not None
 
 
-def _claim(
-    tx: Transaction, triggers: Sequence[str], limit: int, ttl_ms: int
-) -> Asking[list[tuple[DeliveryRow, bytes]]]:
+def _claim(tx: Transaction, triggers: Wanted, limit: int, ttl_ms: int) -> Asking[list[tuple[DeliveryRow, bytes]]]:
     taken: list[tuple[DeliveryRow, bytes]] = []
-    share = max(limit // max(len(triggers), 1), 1)
-    for name in triggers[:limit]:
-        for found in (yield from tx.rows("due_deliveries", trigger=name, limit=share)):
+    kinds = _kinds(triggers)
+    due = {name for (name,) in (yield from tx.rows("due_triggers", names=to_json(kinds)))}
+    share = max(limit // max(len(due), min(len(kinds), 2), 1), 1)  # half for one alone: more may come for another
+    for name in [name for name in kinds if name in due]:
+        if len(taken) >= limit:
+            break
+        for found in (yield from tx.rows("due_deliveries", trigger=name, kind=kinds[name], limit=share)):
             row, body = DeliveryRow(*found[:-1]), bytes(found[-1])
             crashed = row.claims - row.attempts >= _MOST_CRASHES
             made = yield from tx.row(

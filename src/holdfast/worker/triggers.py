@@ -193,6 +193,7 @@ class Deliveries(Round):
         self._store, self._measures, self._mapper, self._apply = store, measures, mapper, apply
         self._triggers: dict[str, TriggerSpec] = {}
         self._busy: dict[asyncio.Task[None], str] = {}  # what is being mapped -> its trigger
+        self._begun: dict[str, float] = {}  # when one of a trigger was begun last
         self._declare_at = self._prune_at = 0.0  # in the time of time.monotonic()
 
     def serve(self, served: Served) -> None:
@@ -226,23 +227,26 @@ class Deliveries(Round):
         room, names = _AT_ONCE - len(self._busy), self._with_room(triggers)
         if room <= 0 or not names:
             return None  # each that ends wakes this
-        due = await self._store.next_delivery(names)
+        kinds = {name: triggers[name].kind for name in names}
+        due = await self._store.next_delivery(kinds)
         if due is None or due > self._store.clock.now():
             return due
-        taken = await self._store.claim_deliveries(names, room, TTL_MS)
+        taken = await self._store.claim_deliveries(kinds, room, TTL_MS)
         for row, body in taken:
             self._begin(triggers[row.trigger], row, body)
         return AT_ONCE if taken else due
 
     def _with_room(self, triggers: Collection[str]) -> list[str]:
-        """Name the triggers of which more may be mapped now, those with the least under way first."""
+        """Name the triggers of which more may be mapped now, those with the least under way first, and they in turn."""
         most = _AT_ONCE if len(triggers) == 1 else _AT_ONCE // 2
         busy = Counter(self._busy.values())
-        return sorted((name for name in triggers if busy[name] < most), key=lambda name: (busy[name], name))
+        return sorted(
+            (name for name in triggers if busy[name] < most), key=lambda name: (busy[name], self._begun.get(name, 0.0))
+        )
 
     def _begin(self, spec: TriggerSpec, row: DeliveryRow, body: bytes) -> None:
         task = asyncio.get_running_loop().create_task(self._handle(spec, row, body))
-        self._busy[task] = row.trigger
+        self._busy[task], self._begun[row.trigger] = row.trigger, time.monotonic()
         task.add_done_callback(self._handled)
 
     def _handled(self, task: asyncio.Task[None]) -> None:
