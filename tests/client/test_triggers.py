@@ -303,3 +303,31 @@ async def test_triggers_have_their_turn_however_many_there_are():
             while await hf.deliveries(status="new"):
                 await asyncio.sleep(0.01)
     assert len(begun) == 180 and len(set(begun)) == 60
+
+
+async def test_a_name_that_is_taken_by_another_kind_stays_so_and_the_log_says_it(tmp_path, caplog):
+    """Neither worker maps what came for the trigger of the other."""
+    mapped = []
+
+    @holdfast.on.webhook("t", verify=BEARER)
+    def hook(delivery):
+        mapped.append(("hook", delivery.id))
+
+    @holdfast.on.files(f"{tmp_path}/none/*.txt", name="t")
+    def found(delivery):
+        mapped.append(("found", delivery.id))
+
+    url = f"sqlite:{tmp_path / 'runs.db'}?durability=process"
+    async with asyncio.timeout(20), holdfast.open(url, agents=[hook]) as one:
+        while not await one.triggers():
+            await asyncio.sleep(0.01)
+        async with holdfast.open(url, agents=[found]) as two:
+            while "trigger 't' is a files here, and a webhook in other workers" not in caplog.text:
+                await asyncio.sleep(0.01)
+            for nth in range(5):
+                await two._receive("t", "webhook", f"w{nth}", {}, b"")
+                await two._receive("t", "files", f"f{nth}", {}, b"")
+            while await one.deliveries(status="new"):
+                await asyncio.sleep(0.01)
+            assert [info.kind for info in await one.triggers()] == ["webhook"]
+    assert sorted(mapped) == [("found", f"f{n}") for n in range(5)] + [("hook", f"w{n}") for n in range(5)]

@@ -11,6 +11,7 @@ from tests.store.places import ManualClock, Place, finish, new, owned
 from holdfast import RunExists, RunFinished, UnknownTrigger
 from holdfast.errors import LeaseLost
 from holdfast.store.inbox import Send
+from holdfast.store.notifications import outgoing
 from holdfast.store.runs import Create
 from holdfast.store.triggers import DeclaredTrigger, NewDelivery, SendAct, StartAct
 
@@ -200,6 +201,7 @@ async def test_a_new_declaration_takes_effect_and_a_restarted_old_worker_does_no
 async def test_lists_counts_and_pruning(place: Place) -> None:
     clock = ManualClock()
     async with place.open(clock) as store:
+        await store.declare_triggers([DeclaredTrigger("t", "webhook", "{}", "one")])
         for number in range(6):
             await store.receive(came(f"k{number}"))
             clock.time += 1_000
@@ -288,3 +290,35 @@ async def test_an_error_is_kept_whatever_characters_it_has(place: Place) -> None
         await store.fail_delivery(row, "a\ud800b\0c", None)
         await store.receive(replace(came("dead"), attempts=1, error="\0"))
         assert [(await store.delivery("t", key))[0].error for key in ("k", "dead")] == ["a\ufffdb\ufffdc", "\ufffd"]
+
+
+async def test_a_declaration_of_another_kind_waits_until_no_worker_declares_the_present_one(place: Place) -> None:
+    hook, queue = DeclaredTrigger("t", "webhook", "{}", "one"), DeclaredTrigger("t", "queue", "{}", "two")
+    async with place.open(ManualClock()) as later:
+        await later.publish([])
+        async with place.open(ManualClock()) as first:
+            await first.publish([])
+            assert await first.declare_triggers([hook]) == []
+            for _ in range(2):
+                assert [row.kind for row in await later.declare_triggers([queue])] == ["webhook"]
+                assert await first.declare_triggers([hook]) == []
+            row = await first.trigger("t")
+            assert row is not None and row.kind == "webhook"
+        assert await later.declare_triggers([queue]) == []
+        row = await later.trigger("t")
+        assert row is not None and row.kind == "queue"
+
+
+async def test_what_came_for_a_trigger_that_is_gone_is_deleted_like_what_has_ended(place: Place) -> None:
+    clock = ManualClock()
+    async with place.open(clock) as store:
+        await store.publish([])
+        await store.declare_triggers([DeclaredTrigger(name, "webhook", "{}", "one") for name in ("t", "gone")])
+        for new_one in (
+            came("k"), replace(came("other kind"), kind="queue"), came("k", "gone"), came("k", outgoing("ops")),
+        ):  # fmt: skip
+            await store.receive(new_one)
+        await store.delete_trigger("gone", **HAND)
+        assert await store.prune_deliveries(clock.time) == 0
+        assert await store.prune_deliveries(clock.time + 1) == 2
+        assert {tally.trigger: tally.count for tally in await store.tally_deliveries()} == {"t": 1, outgoing("ops"): 1}

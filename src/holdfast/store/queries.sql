@@ -1781,6 +1781,15 @@ DELETE FROM deliveries WHERE (trigger, key) IN
   (SELECT trigger, key FROM deliveries WHERE settled_at < :before ORDER BY settled_at LIMIT :limit)
 RETURNING key
 
+-- name: prune_undeclared
+-- Delete deliveries that came long ago for a trigger that is not there any more, or is of another kind. What goes out has no trigger.
+DELETE FROM deliveries WHERE (trigger, key) IN
+  (SELECT trigger, key FROM deliveries AS d WHERE status = 'new' AND received_at < :before AND owner IS NULL
+     AND substr(trigger, 1, length(:mark)) <> :mark
+     AND NOT EXISTS (SELECT 1 FROM triggers AS t WHERE t.name = d.trigger AND t.kind = d.kind)
+   LIMIT :limit)
+RETURNING key
+
 -- name: announce
 -- Publish, unless an announcement has this id.
 INSERT INTO announcements (id, name, value, run, published_at) VALUES (:id, :name, :value, :run, :now)

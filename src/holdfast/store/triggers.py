@@ -176,9 +176,12 @@ class DecideAct:
 class Triggers(Feature):
     """Triggers, declared and read; deliveries, received, taken, ended and read."""
 
-    async def declare_triggers(self, declared: Sequence[DeclaredTrigger]) -> None:
-        """Write down what the code of this worker declares, and let it take effect where it should."""
-        await self._submit(lambda tx: _declare(tx, declared), journal=False)
+    async def declare_triggers(self, declared: Sequence[DeclaredTrigger]) -> list[TriggerRow]:
+        """Write down what the code of this worker declares, and let it take effect where it should.
+
+        Returns those that other workers declare as another kind of trigger: they stay as they are.
+        """
+        return await self._submit(lambda tx: _declare(tx, declared), journal=False)
 
     async def trigger(self, name: str) -> TriggerRow | None:
         """Read one trigger."""
@@ -243,14 +246,12 @@ class Triggers(Feature):
         return await self._submit(lambda tx: _replay_dead(tx, trigger, until, by, via), journal=False)
 
     async def delete_trigger(self, name: str, *, by: str, via: str) -> None:
-        """Forget a trigger that no worker declares. Its deliveries stay."""
+        """Forget a trigger that no worker declares. Its deliveries stay for as long as others do that have ended."""
         await self._submit(lambda tx: _delete(tx, name, by, via), journal=False)
 
     async def prune_deliveries(self, before: int) -> int:
-        """Delete some deliveries that ended before a time; returns how many."""
-        return await self._submit(
-            lambda tx: _counted(tx, "prune_deliveries", before=before, limit=_AT_ONCE), journal=False
-        )
+        """Delete some deliveries that ended before a time, or came before it for what no code declares; returns how many."""
+        return await self._submit(lambda tx: _prune(tx, before), journal=False)
 
     async def deliveries(
         self, trigger: str, status: str, *, before: int | None = None, limit: int = 100
@@ -273,20 +274,27 @@ def unknown_delivery(trigger: str, key: str) -> UnknownTrigger:
     return UnknownTrigger(f"trigger {trigger!r} has no delivery {key!r}; `holdfast triggers {trigger}` lists them")
 
 
-def _counted(tx: Transaction, query: str, **parameters: Any) -> Asking[int]:
-    return len((yield from tx.rows(query, **parameters)))
+def _prune(tx: Transaction, before: int) -> Asking[int]:
+    ended = yield from tx.rows("prune_deliveries", before=before, limit=_AT_ONCE)
+    left = yield from tx.rows("prune_undeclared", before=before, mark=OUTGOING, limit=_AT_ONCE)
+    return len(ended) + len(left)
 
 
-def _declare(tx: Transaction, declared: Sequence[DeclaredTrigger]) -> Asking[None]:
+def _declare(tx: Transaction, declared: Sequence[DeclaredTrigger]) -> Asking[list[TriggerRow]]:
+    others: list[TriggerRow] = []
     yield from declarations.forget_gone(tx)
     for each in sorted(declared, key=lambda each: each.name):
         yield from declarations.declare(tx, PREFIX + each.name, each.digest)
         row = yield from tx.row("lock_trigger", name=each.name)
-        present = None if row is None else TriggerRow(*row).digest
-        if present == each.digest:
+        present = None if row is None else TriggerRow(*row)
+        if present is not None and present.digest == each.digest:
             continue
-        if (yield from declarations.takes_effect(tx, PREFIX + each.name, each.digest, present)):
+        before, alike = (None, True) if present is None else (present.digest, present.kind == each.kind)
+        if (yield from declarations.takes_effect(tx, PREFIX + each.name, each.digest, before, alike=alike)):
             yield from tx.rows("put_trigger", name=each.name, kind=each.kind, config=each.config, digest=each.digest)
+        elif present is not None and not alike:
+            others.append(present)
+    return others
 
 
 def _taken(tx: Transaction, name: str, count: int, lag: int | None) -> Asking[None]:

@@ -205,7 +205,7 @@ class Verify:
             raise BadArguments("Verify.hmac: signed= has {id}, so give its header as id=")
         if re.search(r"\{id\}\{body\}|\{body\}\{id\}", signed):
             raise BadArguments(
-                f"Verify.hmac: signed={short(signed)} does not tell where the id ends, so whoever has seen a request could move a part "
+                f"Verify.hmac: signed={short(signed)} does not tell where the id ends, so whoever saw a request could move a part "
                 "of the body into it. Write what the sender puts between them, as in '{id}.{body}'"
             )
         if encoding not in ("hex", "base64") or algorithm not in _ALGORITHMS:

@@ -31,7 +31,7 @@ from holdfast.errors import (
     StoreUnavailable,
 )
 from holdfast.store.contract import WorkerStore
-from holdfast.store.triggers import NEWS, RETENTION_MS, DeclaredTrigger, DeliveryRow
+from holdfast.store.triggers import NEWS, RETENTION_MS, DeclaredTrigger, DeliveryRow, TriggerRow
 from holdfast.values.codec import hashed
 from holdfast.values.text import cut, type_name
 from holdfast.words.announcements import KIND
@@ -81,7 +81,7 @@ def failing(error: BaseException) -> Exception:
 
 
 def _text(error: BaseException) -> str:
-    """What an error says, as every database takes it. That is users' code too."""
+    """Write down what an error says, as every database takes it. That is users' code too."""
     try:
         return writable(cut(str(error), 1_000))
     except BaseException as problem:
@@ -194,6 +194,7 @@ class Deliveries(Round):
         self._triggers: dict[str, TriggerSpec] = {}
         self._busy: dict[asyncio.Task[None], str] = {}  # what is being mapped -> its trigger
         self._begun: dict[str, float] = {}  # when one of a trigger was begun last
+        self._told: set[tuple[str, str]] = set()  # names that others have taken, by kind
         self._declare_at = self._prune_at = 0.0  # in the time of time.monotonic()
 
     def serve(self, served: Served) -> None:
@@ -263,10 +264,20 @@ class Deliveries(Round):
                 declared_by(spec) for spec in self._triggers.values() if spec.kind != KIND
             ]  # announcements.py has those
             if own:
-                await self._store.declare_triggers(own)
+                self._tell(await self._store.declare_triggers(own))
             self._declare_at = now + _DECLARE_EVERY_S
         if now >= self._prune_at:
             await self._prune()
+
+    def _tell(self, others: Sequence[TriggerRow]) -> None:
+        """Say once that a name is taken."""
+        for row in others:
+            if (row.name, row.kind) not in self._told:
+                self._told.add((row.name, row.kind))
+                _log.warning(
+                    "trigger %r is a %s here, and a %s in other workers that are there: it stays what it is while they are. Give "
+                    "one of them another name", row.name, self._triggers[row.name].kind, row.kind,
+                )  # fmt: skip
 
     async def _prune(self) -> None:
         while await self._store.prune_deliveries(self._store.clock.now() - RETENTION_MS):
