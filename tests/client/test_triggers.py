@@ -261,3 +261,73 @@ def test_plain_code(tmp_path):
         while not hf.triggers():
             pass
         assert [info.name for info in hf.triggers()] == ["numbers"]
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit(3), asyncio.CancelledError(), holdfast.StoreUnavailable("another store")], ids=repr
+)
+async def test_a_mapping_that_would_end_its_worker_fails_as_others_do(error):
+    def ends(delivery: Delivery) -> None:
+        raise error
+
+    async def ends_later(delivery: Delivery) -> None:
+        raise error
+
+    both = [
+        holdfast.on.webhook(fn.__name__, verify=BEARER, retry=holdfast.Retry(attempts=1))(fn)
+        for fn in (ends, ends_later)
+    ]
+    async with holdfast.testing.open(agents=[*both, numbers]) as hf:
+        for each in both:
+            info = await hf.fire(each, {}, id="d")
+            assert (info.status, info.attempts) == ("dead", 1) and type(error).__name__ in info.error
+        assert (await hf.fire(numbers, [1], id="d")).status == "done"
+
+
+async def test_triggers_have_their_turn_however_many_there_are():
+    """Those that always have something due hold up none of the others."""
+    begun = []
+
+    def declared(number):
+        @holdfast.on.webhook(f"t{number:02}", verify=BEARER)
+        async def mapping(delivery):
+            begun.append(delivery.trigger)
+
+        return mapping
+
+    async with holdfast.testing.open(agents=[declared(number) for number in range(60)]) as hf:
+        await asyncio.gather(
+            *[hf._receive(f"t{number:02}", "webhook", f"k{nth}", {}, b"") for number in range(60) for nth in range(3)]
+        )
+        async with asyncio.timeout(20):
+            while await hf.deliveries(status="new"):
+                await asyncio.sleep(0.01)
+    assert len(begun) == 180 and len(set(begun)) == 60
+
+
+async def test_a_name_that_is_taken_by_another_kind_stays_so_and_the_log_says_it(tmp_path, caplog):
+    """Neither worker maps what came for the trigger of the other."""
+    mapped = []
+
+    @holdfast.on.webhook("t", verify=BEARER)
+    def hook(delivery):
+        mapped.append(("hook", delivery.id))
+
+    @holdfast.on.files(f"{tmp_path}/none/*.txt", name="t")
+    def found(delivery):
+        mapped.append(("found", delivery.id))
+
+    url = f"sqlite:{tmp_path / 'runs.db'}?durability=process"
+    async with asyncio.timeout(20), holdfast.open(url, agents=[hook]) as one:
+        while not await one.triggers():
+            await asyncio.sleep(0.01)
+        async with holdfast.open(url, agents=[found]) as two:
+            while "trigger 't' is a files here, and a webhook in other workers" not in caplog.text:
+                await asyncio.sleep(0.01)
+            for nth in range(5):
+                await two._receive("t", "webhook", f"w{nth}", {}, b"")
+                await two._receive("t", "files", f"f{nth}", {}, b"")
+            while await one.deliveries(status="new"):
+                await asyncio.sleep(0.01)
+            assert [info.kind for info in await one.triggers()] == ["webhook"]
+    assert sorted(mapped) == [("found", f"f{n}") for n in range(5)] + [("hook", f"w{n}") for n in range(5)]

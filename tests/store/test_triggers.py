@@ -11,6 +11,7 @@ from tests.store.places import ManualClock, Place, finish, new, owned
 from holdfast import RunExists, RunFinished, UnknownTrigger
 from holdfast.errors import LeaseLost
 from holdfast.store.inbox import Send
+from holdfast.store.notifications import outgoing
 from holdfast.store.runs import Create
 from holdfast.store.triggers import DeclaredTrigger, NewDelivery, SendAct, StartAct
 
@@ -200,6 +201,7 @@ async def test_a_new_declaration_takes_effect_and_a_restarted_old_worker_does_no
 async def test_lists_counts_and_pruning(place: Place) -> None:
     clock = ManualClock()
     async with place.open(clock) as store:
+        await store.declare_triggers([DeclaredTrigger("t", "webhook", "{}", "one")])
         for number in range(6):
             await store.receive(came(f"k{number}"))
             clock.time += 1_000
@@ -225,6 +227,27 @@ async def test_triggers_share_the_room_there_is(place: Place) -> None:
         taken = await store.claim_deliveries(["busy", "quiet"], 10, TTL)
         assert [row.trigger for row, _ in taken] == ["busy"] * 5 + ["quiet"]
         assert len(await store.claim_deliveries(["busy", "quiet", "other"], 2, TTL)) == 1
+
+
+async def test_what_is_due_is_taken_among_any_number_of_triggers(place: Place) -> None:
+    names = [f"t{number:03}" for number in range(120)]
+    async with place.open(ManualClock()) as store:
+        for name in (names[60], names[-1]):
+            await store.receive(came("k", name))
+        taken = await store.claim_deliveries(names, 50, TTL)
+        assert [row.trigger for row, _ in taken] == [names[60], names[-1]]
+
+
+async def test_only_deliveries_of_the_kind_that_is_wanted_are_taken(place: Place) -> None:
+    async with place.open(ManualClock()) as store:
+        await store.receive(replace(came("queued"), kind="queue"))
+        assert await store.next_delivery({"t": "webhook"}) is None
+        assert await store.claim_deliveries({"t": "webhook"}, 5, TTL) == []
+        await store.receive(came("hooked"))
+        ((row, _),) = await store.claim_deliveries({"t": "webhook"}, 5, TTL)
+        assert row.key == "hooked"
+        ((row, _),) = await store.claim_deliveries({"t": "queue"}, 5, TTL)
+        assert row.key == "queued"
 
 
 async def test_a_delivery_that_is_dismissed_is_done_and_keeps_its_error(place: Place) -> None:
@@ -258,3 +281,44 @@ async def test_all_dead_ones_are_replayed_at_once(place: Place) -> None:
         assert {(tally.trigger, tally.count) for tally in left} == {("t", 1), ("u", 1)}
         row, _ = await store.delivery("t", "k0")
         assert (row.status, row.attempts, row.settled_at) == ("new", 0, None)
+
+
+async def test_an_error_is_kept_whatever_characters_it_has(place: Place) -> None:
+    async with place.open(ManualClock()) as store:
+        await store.receive(came("k"))
+        ((row, _),) = await store.claim_deliveries(["t"], 5, TTL)
+        await store.fail_delivery(row, "a\ud800b\0c", None)
+        await store.receive(replace(came("dead"), attempts=1, error="\0"))
+        assert [(await store.delivery("t", key))[0].error for key in ("k", "dead")] == ["a\ufffdb\ufffdc", "\ufffd"]
+
+
+async def test_a_declaration_of_another_kind_waits_until_no_worker_declares_the_present_one(place: Place) -> None:
+    hook, queue = DeclaredTrigger("t", "webhook", "{}", "one"), DeclaredTrigger("t", "queue", "{}", "two")
+    async with place.open(ManualClock()) as later:
+        await later.publish([])
+        async with place.open(ManualClock()) as first:
+            await first.publish([])
+            assert await first.declare_triggers([hook]) == []
+            for _ in range(2):
+                assert [row.kind for row in await later.declare_triggers([queue])] == ["webhook"]
+                assert await first.declare_triggers([hook]) == []
+            row = await first.trigger("t")
+            assert row is not None and row.kind == "webhook"
+        assert await later.declare_triggers([queue]) == []
+        row = await later.trigger("t")
+        assert row is not None and row.kind == "queue"
+
+
+async def test_what_came_for_a_trigger_that_is_gone_is_deleted_like_what_has_ended(place: Place) -> None:
+    clock = ManualClock()
+    async with place.open(clock) as store:
+        await store.publish([])
+        await store.declare_triggers([DeclaredTrigger(name, "webhook", "{}", "one") for name in ("t", "gone")])
+        for new_one in (
+            came("k"), replace(came("other kind"), kind="queue"), came("k", "gone"), came("k", outgoing("ops")),
+        ):  # fmt: skip
+            await store.receive(new_one)
+        await store.delete_trigger("gone", **HAND)
+        assert await store.prune_deliveries(clock.time) == 0
+        assert await store.prune_deliveries(clock.time + 1) == 2
+        assert {tally.trigger: tally.count for tally in await store.tally_deliveries()} == {"t": 1, outgoing("ops"): 1}

@@ -59,6 +59,10 @@ def test_credentials_are_in_the_url_or_in_variables():
     assert of("nats://me:env:PASSWORD@host/q") == ("me", "pass word", "nats://me@host/q")
     assert of("nats://env:LOGIN@host/q") == ("me", "pa:ss", "nats://env@host/q")
     assert of("nats://env:TOKEN@host/q") == ("t0ken", None, "nats://env@host/q")
+    assert of("nats://t0ken@host/q") == ("t0ken", None, "nats://***@host/q")
+    assert of("tls://t0ken@host:4222/q?group=g") == ("t0ken", None, "tls://***@host:4222/q?group=g")
+    assert of("redis://t0k%2Fen@[::1]:6379/q")[2] == "redis://***@[::1]:6379/q"
+    assert address_of("nats://t0ken@host/q").told(OSError("t0ken is refused")) == "*** is refused"
     with pytest.raises(BadArguments, match="from the variable NONE, which is not set here"):
         of("nats://env:NONE@host/q")
     address = address_of("nats://me:env:PASSWORD@host/q").resolved(found)

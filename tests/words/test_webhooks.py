@@ -59,8 +59,28 @@ def test_a_full_stop_in_an_id_of_standard_webhooks_is_refused():
     """The text that is signed is `id.time.body`: with one in the id, a part of the body could be taken for the time."""
     verify, secret, _, body, headers, _ = PUBLISHED["standard"]
     moved = headers | {"webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek.1614265330", "webhook-timestamp": "1614265331"}
-    with pytest.raises(Forged, match="full stop"):
+    with pytest.raises(Forged, match="what separates it"):
         check(verify, [secret_bytes(verify, secret)], moved.items(), body, 1614265331_000)
+
+
+@pytest.mark.parametrize(
+    ("signed", "id", "body", "moved", "rest"),
+    [
+        ("{id}.{body}", "7", "a.b", "7.a", "b"),
+        ("v1:{id}.{body}", "7", "a.b", "7.a", "b"),
+        ("{id}--{body}", "7", "-b", "7-", "b"),
+        ("{body}|{id}", "7", "a|b", "b|7", "a"),
+        ("{timestamp}id{id}id{body}", "7", "aidb", "7ida", "b"),
+    ],
+)
+def test_what_is_signed_of_the_body_cannot_be_moved_into_the_id(signed, id, body, moved, rest):
+    verify = Verify.hmac("env:A", header="X", id="I", signed=signed, timestamp="T" if "{timestamp}" in signed else None)
+    text = signed.replace("{id}", id).replace("{body}", body).replace("{timestamp}", "5")
+    headers = {"x": hmac.new(b"k", text.encode(), "sha256").hexdigest(), "t": "5"}
+    assert text == signed.replace("{id}", moved).replace("{body}", rest).replace("{timestamp}", "5")
+    assert check(verify, [b"k"], (headers | {"i": id}).items(), body.encode(), 5_000).id == id
+    with pytest.raises(Forged, match="what separates it"):
+        check(verify, [b"k"], (headers | {"i": moved}).items(), rest.encode(), 5_000)
 
 
 @pytest.mark.parametrize(
@@ -101,6 +121,8 @@ def test_the_id_of_what_slack_sends(body, id):
         (lambda: Verify.hmac("env:A", header="X", signed="{body}", timestamp="T"), "proves nothing"),
         (lambda: Verify.hmac("env:A", header="X", signed="{timestamp}{body}"), "a time that is signed"),
         (lambda: Verify.hmac("env:A", header="X", signed="{id}{body}"), "so give its header"),
+        (lambda: Verify.hmac("env:A", header="X", id="I", signed="{id}{body}"), "does not tell where the id ends"),
+        (lambda: Verify.hmac("env:A", header="X", id="I", signed="v1{body}{id}"), "as in '{id}.{body}'"),
         (lambda: Verify.hmac("env:A", header="X", encoding="base32"), "choose 'hex' or 'base64'"),
         (lambda: Verify.hmac("env:A", header="X", algorithm="md5"), "and one of sha1, sha256"),
         (lambda: Verify.hmac("env:A", header="X", prefix=5), "stands before a signature"),
@@ -132,6 +154,10 @@ def test_what_is_kept_of_the_headers():
             ("x-gitlab-token", "t"), ("x-api-key", "k"), ("x-github-delivery", "7"), ("x-github-event", "push"),
             ("x-github-event", "second"),
             ("long", "x" * 5_000), ("nul", "a\0b")]  # fmt: skip
+    sent += [(name, "c") for name in (
+        "x-auth", "x-auth-user", "x-functions-key", "x-jwt-assertion", "x-amz-credential", "x-passwd", "x-session-id", "set-cookie",
+        "x-amz-security-token", "x-client-secret", "proxy-authorization", "x-apikey", "x-userpassword",
+    )]  # fmt: skip
     sent += [(f"x-{n}", "") for n in range(100)]
     kept = kept_headers(Verify.github("env:S"), sent)
     assert list(kept)[:4] == ["x-github-delivery", "x-github-event", "long", "nul"]

@@ -235,3 +235,43 @@ async def test_a_file_larger_than_what_is_read_at_once(folder, url):
         await ended(hf, 1)
         (run,) = await hf.runs()
         assert run.labels == {"size": str(3 * files._PIECE + 5)}
+
+
+def test_a_file_may_be_of_any_time():
+    for modified, told in [
+        (-1_000_000_000, "1969-12-31T23:59:59+00:00"),
+        (10**21, "9999-12-31"),
+        (-(10**21), "0001-01-01"),
+    ]:
+        headers = files.told_of("/in/a.txt", "a.txt", "sha256:0", f"5-{modified}--7")
+        assert headers["modified"].startswith(told) and headers["size"] == "5"
+
+
+async def test_a_file_that_cannot_be_taken_holds_up_no_other(folder, url, caplog, monkeypatch):
+    real = files.told_of
+
+    def told_of(place, name, digest, mark):
+        if name == "a.txt":
+            raise LookupError("nobody knows why")
+        return real(place, name, digest, mark)
+
+    monkeypatch.setattr(files, "told_of", told_of)
+    for name in ("a.txt", "b.txt"):
+        (folder / name).write_text(name)
+    async with holdfast.open(url, agents=[inbox(f"{folder}/*.txt")]) as hf:
+        assert await ended(hf, 1) == ["b.txt"]
+    assert caplog.text.count("a.txt over: it cannot be taken (LookupError: nobody knows why)") == 1
+
+
+def test_paths_that_are_too_long_or_too_deep_are_passed_over_and_told(folder, caplog):
+    (folder / "a.txt").write_text("a")
+    long = folder.joinpath(*["x" * 250] * 8)
+    deep = folder.joinpath(*["y"] * 400)
+    for each in (long, deep):
+        each.mkdir(parents=True)
+        (each / "b.txt").write_text("b")
+    looks = files.Folder(inbox(f"{folder}/**/*.txt").spec)
+    assert list(looks.scan()) == ["a.txt"]
+    assert not looks.hear(str(deep / "b.txt"))
+    assert "at most 2000 can be kept; move it up" in caplog.text
+    assert "it lies in more than 200 folders; move it up" in caplog.text

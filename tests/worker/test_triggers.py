@@ -8,7 +8,8 @@ import pytest
 
 import holdfast
 from holdfast import Delivery
-from holdfast.worker.triggers import Mapper, Raised
+from holdfast.errors import LeaseLost
+from holdfast.worker.triggers import Mapper, Raised, told_of
 
 BEARER = holdfast.Verify.bearer("env:TOKEN")
 
@@ -72,3 +73,42 @@ async def test_what_a_plain_function_returns_may_be_awaited(threads):
 
 async def _coroutine(delivery):
     return delivery.body
+
+
+class Mute(Exception):
+    def __str__(self):
+        raise SystemExit(3)
+
+
+def _raising(error):
+    def mapping(delivery):
+        raise error
+
+    async def later(delivery):
+        raise error
+
+    return [mapping, later, lambda delivery: later(delivery)]  # noqa: PLW0108 - a plain function
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError("x"), GeneratorExit(), LeaseLost()], ids=repr)
+async def test_whatever_a_mapping_raises_is_its_failure(threads, error):
+    for mapping in _raising(error):
+        with pytest.raises(RuntimeError, match=f"the mapping raised .*{type(error).__name__}"):
+            await Mapper(threads).one(declared(mapping), Delivery(b"x"))
+
+
+async def test_a_mapping_that_we_cancel_is_cancelled(threads):
+    mapping = asyncio.ensure_future(Mapper(threads).one(declared(_forever), Delivery(b"x")))
+    await asyncio.sleep(0)
+    mapping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await mapping
+
+
+async def _forever(delivery):
+    await asyncio.Event().wait()
+
+
+def test_what_an_error_says_can_be_written_and_raises_nothing():
+    assert told_of(ValueError("a\ud800b\0c")) == "ValueError: a\ufffdb\ufffdc"
+    assert "its text cannot be told: SystemExit" in told_of(Mute())

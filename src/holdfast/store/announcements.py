@@ -167,7 +167,9 @@ def _declare(tx: Transaction, declared: Sequence[DeclaredTrigger]) -> Asking[Non
         yield from declarations.declare(tx, PREFIX + each.name, each.digest)
         before = None if present is None else present.digest
         if before == each.digest or not (
-            yield from declarations.takes_effect(tx, PREFIX + each.name, each.digest, before)
+            yield from declarations.takes_effect(
+                tx, PREFIX + each.name, each.digest, before, alike=present is None or present.kind == KIND
+            )
         ):
             continue
         if each.config:

@@ -1707,13 +1707,21 @@ ON CONFLICT (trigger, key) DO NOTHING RETURNING key
 -- Deliveries of a trigger that are due, the longest first; another worker's are passed over where the database locks rows.
 -- None in a copy that is held.
 SELECT {delivery}, body FROM deliveries WHERE trigger = :trigger AND status = 'new' AND due_at <= :now
+  AND (:kind = '' OR kind = :kind)
   AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
 ORDER BY due_at LIMIT :limit
 
 -- name: next_delivery
 -- When the first delivery of each of these triggers is due; never in a copy that is held.
-SELECT (SELECT min(due_at) FROM deliveries AS d WHERE d.trigger = named.key AND d.status = 'new')
+SELECT (SELECT min(due_at) FROM deliveries AS d WHERE d.trigger = named.key AND d.status = 'new'
+        AND (named.value = '' OR d.kind = named.value))
 FROM json_each(:names) AS named WHERE NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
+
+-- name: due_triggers
+-- Those of these triggers of which some delivery is due.
+SELECT named.key FROM json_each(:names) AS named
+WHERE EXISTS (SELECT 1 FROM deliveries AS d WHERE d.trigger = named.key AND d.status = 'new' AND d.due_at <= :now
+              AND (named.value = '' OR d.kind = named.value))
 
 -- name: take_delivery
 -- Give a delivery to this worker for a while, or none any more.
@@ -1771,6 +1779,15 @@ WHERE status IN (SELECT value FROM json_each(:statuses)) GROUP BY status, trigge
 -- Delete deliveries that ended long ago.
 DELETE FROM deliveries WHERE (trigger, key) IN
   (SELECT trigger, key FROM deliveries WHERE settled_at < :before ORDER BY settled_at LIMIT :limit)
+RETURNING key
+
+-- name: prune_undeclared
+-- Delete deliveries that came long ago for a trigger that is not there any more, or is of another kind. What goes out has no trigger.
+DELETE FROM deliveries WHERE (trigger, key) IN
+  (SELECT trigger, key FROM deliveries AS d WHERE status = 'new' AND received_at < :before AND owner IS NULL
+     AND substr(trigger, 1, length(:mark)) <> :mark
+     AND NOT EXISTS (SELECT 1 FROM triggers AS t WHERE t.name = d.trigger AND t.kind = d.kind)
+   LIMIT :limit)
 RETURNING key
 
 -- name: announce

@@ -23,6 +23,7 @@ from holdfast.errors import LeaseLost, RunExists, UnknownTrigger
 from holdfast.store import approvals, audit, declarations, inbox, runs
 from holdfast.store.work import Asking, Feature, Transaction, rows, to_json
 from holdfast.words.model import RunRow
+from holdfast.words.people import writable
 from holdfast.words.triggers import OUTGOING
 
 NEWS: Final = " deliveries"  # under this name listeners hear of a change; no run has it
@@ -33,6 +34,10 @@ _LONGEST_ERROR: Final = 2_000
 STATUSES: Final = ("new", "done", "dead")
 UNDONE: Final = ("new", "dead")
 PREFIX: Final = "on "  # of a trigger's name among declarations; no schedule has a space in its name
+
+
+# Names of triggers; or each with the kind of which its deliveries must be, because code of another kind would not know what to do.
+Wanted = Sequence[str] | Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +176,12 @@ class DecideAct:
 class Triggers(Feature):
     """Triggers, declared and read; deliveries, received, taken, ended and read."""
 
-    async def declare_triggers(self, declared: Sequence[DeclaredTrigger]) -> None:
-        """Write down what the code of this worker declares, and let it take effect where it should."""
-        await self._submit(lambda tx: _declare(tx, declared), journal=False)
+    async def declare_triggers(self, declared: Sequence[DeclaredTrigger]) -> list[TriggerRow]:
+        """Write down what the code of this worker declares, and let it take effect where it should.
+
+        Returns those that other workers declare as another kind of trigger: they stay as they are.
+        """
+        return await self._submit(lambda tx: _declare(tx, declared), journal=False)
 
     async def trigger(self, name: str) -> TriggerRow | None:
         """Read one trigger."""
@@ -197,17 +205,15 @@ class Triggers(Feature):
         """Keep a delivery; False if it is there already."""
         return await self._submit(lambda tx: keep(tx, new), journal=False, small=len(new.body) < 65_536, runs=())
 
-    async def next_delivery(self, triggers: Iterable[str]) -> int | None:
+    async def next_delivery(self, triggers: Wanted) -> int | None:
         """When the next delivery of these triggers is due."""
-        found = await self._glance(rows, "next_delivery", names=to_json(dict.fromkeys(triggers, "")))
+        found = await self._glance(rows, "next_delivery", names=to_json(_kinds(triggers)))
         return min((due for (due,) in found if due is not None), default=None)
 
-    async def claim_deliveries(
-        self, triggers: Sequence[str], limit: int, ttl_ms: int
-    ) -> list[tuple[DeliveryRow, bytes]]:
+    async def claim_deliveries(self, triggers: Wanted, limit: int, ttl_ms: int) -> list[tuple[DeliveryRow, bytes]]:
         """Take deliveries that are due, those longest due of each trigger first; two workers at once take different ones.
 
-        Triggers share what there is room for, in the order given; some may be left although more were due.
+        Triggers of which some are due share what there is room for, in the order given; some may be left although more were due.
         """
         return await self._submit(lambda tx: _claim(tx, triggers, limit, ttl_ms), journal=False)
 
@@ -240,14 +246,12 @@ class Triggers(Feature):
         return await self._submit(lambda tx: _replay_dead(tx, trigger, until, by, via), journal=False)
 
     async def delete_trigger(self, name: str, *, by: str, via: str) -> None:
-        """Forget a trigger that no worker declares. Its deliveries stay."""
+        """Forget a trigger that no worker declares. Its deliveries stay for as long as others do that have ended."""
         await self._submit(lambda tx: _delete(tx, name, by, via), journal=False)
 
     async def prune_deliveries(self, before: int) -> int:
-        """Delete some deliveries that ended before a time; returns how many."""
-        return await self._submit(
-            lambda tx: _counted(tx, "prune_deliveries", before=before, limit=_AT_ONCE), journal=False
-        )
+        """Delete some deliveries that ended before a time, or came before it for what no code declares; returns how many."""
+        return await self._submit(lambda tx: _prune(tx, before), journal=False)
 
     async def deliveries(
         self, trigger: str, status: str, *, before: int | None = None, limit: int = 100
@@ -270,20 +274,27 @@ def unknown_delivery(trigger: str, key: str) -> UnknownTrigger:
     return UnknownTrigger(f"trigger {trigger!r} has no delivery {key!r}; `holdfast triggers {trigger}` lists them")
 
 
-def _counted(tx: Transaction, query: str, **parameters: Any) -> Asking[int]:
-    return len((yield from tx.rows(query, **parameters)))
+def _prune(tx: Transaction, before: int) -> Asking[int]:
+    ended = yield from tx.rows("prune_deliveries", before=before, limit=_AT_ONCE)
+    left = yield from tx.rows("prune_undeclared", before=before, mark=OUTGOING, limit=_AT_ONCE)
+    return len(ended) + len(left)
 
 
-def _declare(tx: Transaction, declared: Sequence[DeclaredTrigger]) -> Asking[None]:
+def _declare(tx: Transaction, declared: Sequence[DeclaredTrigger]) -> Asking[list[TriggerRow]]:
+    others: list[TriggerRow] = []
     yield from declarations.forget_gone(tx)
     for each in sorted(declared, key=lambda each: each.name):
         yield from declarations.declare(tx, PREFIX + each.name, each.digest)
         row = yield from tx.row("lock_trigger", name=each.name)
-        present = None if row is None else TriggerRow(*row).digest
-        if present == each.digest:
+        present = None if row is None else TriggerRow(*row)
+        if present is not None and present.digest == each.digest:
             continue
-        if (yield from declarations.takes_effect(tx, PREFIX + each.name, each.digest, present)):
+        before, alike = (None, True) if present is None else (present.digest, present.kind == each.kind)
+        if (yield from declarations.takes_effect(tx, PREFIX + each.name, each.digest, before, alike=alike)):
             yield from tx.rows("put_trigger", name=each.name, kind=each.kind, config=each.config, digest=each.digest)
+        elif present is not None and not alike:
+            others.append(present)
+    return others
 
 
 def _taken(tx: Transaction, name: str, count: int, lag: int | None) -> Asking[None]:
@@ -300,13 +311,21 @@ def _delete(tx: Transaction, name: str, by: str, via: str) -> Asking[None]:
     yield from audit.note(tx, "", by, via, "delete_trigger", {"trigger": name})
 
 
+def _kept(error: str) -> str:
+    return writable(error[:_LONGEST_ERROR])  # it may repeat what others wrote
+
+
+def _kinds(triggers: Wanted) -> dict[str, str]:
+    return dict(triggers) if isinstance(triggers, Mapping) else dict.fromkeys(triggers, "")
+
+
 def keep(tx: Transaction, new: NewDelivery) -> Asking[bool]:
     """Keep a delivery; False if it is there already."""
     dead = new.error is not None and new.wait_ms is None
     made = yield from tx.row(
         "receive_delivery", trigger=new.trigger, key=new.key, kind=new.kind, headers=to_json(dict(new.headers)),
         status="dead" if dead else "new", attempts=new.attempts, due_at=None if dead else tx.now + (new.wait_ms or 0),
-        error=None if new.error is None else new.error[:_LONGEST_ERROR], settled_at=tx.now if dead else None,
+        error=None if new.error is None else _kept(new.error), settled_at=tx.now if dead else None,
         size=len(new.body), content=new.body,
     )  # fmt: skip
     if made is not None:
@@ -314,13 +333,15 @@ def keep(tx: Transaction, new: NewDelivery) -> Asking[bool]:
     return made is not None
 
 
-def _claim(
-    tx: Transaction, triggers: Sequence[str], limit: int, ttl_ms: int
-) -> Asking[list[tuple[DeliveryRow, bytes]]]:
+def _claim(tx: Transaction, triggers: Wanted, limit: int, ttl_ms: int) -> Asking[list[tuple[DeliveryRow, bytes]]]:
     taken: list[tuple[DeliveryRow, bytes]] = []
-    share = max(limit // max(len(triggers), 1), 1)
-    for name in triggers[:limit]:
-        for found in (yield from tx.rows("due_deliveries", trigger=name, limit=share)):
+    kinds = _kinds(triggers)
+    due = {name for (name,) in (yield from tx.rows("due_triggers", names=to_json(kinds)))}
+    share = max(limit // max(len(due), min(len(kinds), 2), 1), 1)  # half for one alone: more may come for another
+    for name in [name for name in kinds if name in due]:
+        if len(taken) >= limit:
+            break
+        for found in (yield from tx.rows("due_deliveries", trigger=name, kind=kinds[name], limit=share)):
             row, body = DeliveryRow(*found[:-1]), bytes(found[-1])
             crashed = row.claims - row.attempts >= _MOST_CRASHES
             made = yield from tx.row(
@@ -359,7 +380,7 @@ def _fail(tx: Transaction, taken: DeliveryRow, error: str, wait_ms: int | None) 
     ended = yield from tx.row(
         "end_delivery", trigger=taken.trigger, key=taken.key, claims=taken.claims, outcome=None,
         status="dead" if dead else "new", due_at=None if wait_ms is None else tx.now + wait_ms,
-        settled_at=tx.now if dead else None, attempts=taken.attempts + 1, error=error[:_LONGEST_ERROR],
+        settled_at=tx.now if dead else None, attempts=taken.attempts + 1, error=_kept(error),
     )  # fmt: skip
     yield from _fenced(tx, taken, ended)
     if dead and ended is not None:

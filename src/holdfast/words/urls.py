@@ -31,16 +31,21 @@ def redacted(url: object) -> str:
 
 def _without_password(text: str) -> str:
     found = _SCHEME.match(text)
-    known = found is not None and (bool(found[2]) or found[1].lower().partition("+")[0] in _STORES)
+    known = found is not None and (bool(found[2]) or _scheme(found) in _STORES)
     start = found.end() if found is not None and known else 0
     rest = text[start:]
     at, colon = rest.rfind("@"), rest.find(":")
-    if colon < 0 or -1 < rest.find("@") < colon:
-        return text  # a user without a password, if there is one
+    if colon < 0 or -1 < rest.find("@") < colon:  # a user without a password, if there is one
+        alone = at >= 0 and found is not None and bool(found[2]) and _scheme(found) not in _STORES
+        return f"{text[:start]}{HIDDEN}{rest[at:]}" if alone else text  # elsewhere that is a token, or may be
     if at >= 0:
         is_path = text[:start].strip().lower() == "sqlite:" and "/" in rest[:colon]
         return text if is_path else text[:start] + rest[:colon] + rest[at:]
     return text[:start] + _NO_PORT.sub("", rest)
+
+
+def _scheme(found: re.Match[str]) -> str:
+    return found[1].lower().partition("+")[0]
 
 
 def _named(found: re.Match[str]) -> str:

@@ -36,7 +36,9 @@ _MOST_SIGNATURES: Final = 20  # that a request may offer
 _MOST_FIELDS: Final = 1_000
 _MOST_HEADERS: Final = 64
 _LONGEST_HEADER: Final = 2_000
-_CREDENTIALS: Final = re.compile(r"cookie|.*(authorization|signature|secret|token|password|api-?key).*")
+_CREDENTIALS: Final = re.compile(
+    r"x-auth.*|.*-key|.*(cookie|authorization|signature|secret|token|passw|api-?key|jwt|credential|session).*"
+)
 _ALGORITHMS: Final = ("sha1", "sha256", "sha384", "sha512")
 Algorithm = Literal["sha1", "sha256", "sha384", "sha512"]
 Encoding = Literal["hex", "base64"]
@@ -201,6 +203,11 @@ class Verify:
             )
         if "id" in places and id is None:
             raise BadArguments("Verify.hmac: signed= has {id}, so give its header as id=")
+        if re.search(r"\{id\}\{body\}|\{body\}\{id\}", signed):
+            raise BadArguments(
+                f"Verify.hmac: signed={short(signed)} does not tell where the id ends, so whoever saw a request could move a part "
+                "of the body into it. Write what the sender puts between them, as in '{id}.{body}'"
+            )
         if encoding not in ("hex", "base64") or algorithm not in _ALGORITHMS:
             raise BadArguments(
                 f"Verify.hmac: encoding={short(encoding)}, algorithm={short(algorithm)}: choose 'hex' or 'base64', and one of "
@@ -305,8 +312,7 @@ def check(
     if "{timestamp}" in verify.signed:
         _check_time(at, now_ms, verify.tolerance_ms)
     id = found.one(verify.id) if verify.id else ""
-    if verify.scheme == "standard" and "." in id:  # or a part of the body could be read as the time
-        raise Forged(f"the header {verify.id} has a full stop in it, which separates what is signed")
+    _check_boundaries(verify, id)
     parts = {"body": body, "timestamp": at.encode(), "id": _bytes(id)}
     text = b"".join(
         parts[piece] if nth % 2 else piece.encode() for nth, piece in enumerate(_PLACE.split(verify.signed))
@@ -318,6 +324,17 @@ def check(
     if verify.id is not None:
         return Verified(id)
     return _inside(verify, body, at)
+
+
+def _check_boundaries(verify: Verify, id: str) -> None:
+    """Refuse an id with what separates it from the rest of what is signed: parts of the body could be read as parts of the id."""
+    pieces = _PLACE.split(verify.signed)  # text, place, text, place, text
+    if "id" not in pieces[1::2]:
+        return
+    at = 2 * pieces[1::2].index("id") + 1
+    before, after = pieces[at - 1] if at > 1 else "", pieces[at + 1] if at < len(pieces) - 2 else ""
+    if (after and (id + after).find(after) < len(id)) or (before and (before + id).rfind(before) > 0):
+        raise Forged(f"the header {verify.id} has in it what separates it from the rest that is signed")
 
 
 class _Headers:

@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import hashlib
 import os
+import re
 import stat
 import time
 from collections.abc import Iterator
@@ -23,10 +24,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast.errors import StoreUnavailable
 from holdfast.store.contract import WorkerStore
 from holdfast.store.files import FoundFile
 from holdfast.store.triggers import RETENTION_MS, NewDelivery
-from holdfast.values.text import cut
+from holdfast.values.text import cut, type_name
 from holdfast.words.files import file_key, pattern_of
 from holdfast.words.harmless import logger
 from holdfast.words.triggers import TriggerSpec
@@ -43,6 +45,10 @@ _PIECE: Final = 1 << 20  # bytes that are read at a time
 _SEE_EVERY_S: Final = 24 * 3600.0
 _MOST_SAID: Final = 1_000
 _WATCH_AGAIN_S: Final = 5.0
+_AGAIN_S: Final = 60.0  # before a file that could not be taken is tried again
+_LONGEST_PATH: Final = 2_000  # bytes: an index of PostgreSQL takes no more than 2,700 in all
+_DEEPEST: Final = 200  # folders in each other
+_MARK: Final = re.compile(r"(\d+)-(-?\d+)-(?:-?\d+)")  # times are negative before 1970
 
 
 def mark_of(status: os.stat_result) -> str:
@@ -80,11 +86,19 @@ def digest_of(place: str, mark: str) -> str | None:
 def told_of(place: str, name: str, digest: str | None = None, mark: str | None = None) -> dict[str, str]:
     """Write down what a delivery tells of a file: its headers."""
     mark = mark or mark_of(os.lstat(place))
-    size, modified, _ = (int(each) for each in mark.split("-"))
+    size, modified = (int(each) for each in _MARK.fullmatch(mark).groups())  # type: ignore[union-attr]  # mark_of wrote it
     return {
         "path": str(Path(place).absolute()), "name": name, "digest": digest or digest_of(place, mark) or "", "size": str(size),
-        "modified": datetime.fromtimestamp(modified / 1e9, UTC).isoformat(),
+        "modified": _moment(modified).isoformat(),
     }  # fmt: skip
+
+
+def _moment(ns: int) -> datetime:
+    """Tell a time of a file; one that no calendar has is the first or the last that it has."""
+    try:
+        return datetime.fromtimestamp(ns / 1e9, UTC)
+    except (ValueError, OverflowError, OSError):
+        return datetime.min.replace(tzinfo=UTC) if ns < 0 else datetime.max.replace(tzinfo=UTC)
 
 
 class Folder:
@@ -104,14 +118,14 @@ class Folder:
     def hear(self, place: str) -> bool:
         """Hear of a change; True if it is about a file that is meant."""
         path = os.path.relpath(place, self.root)
-        meant = not path.startswith("..") and self.pattern.fits(path)
+        meant = not path.startswith("..") and path.count("/") <= _DEEPEST and self.pattern.fits(path)
         if meant:
             self.heard.add(path)
         return meant
 
     def scan(self) -> dict[str, os.stat_result]:
         """Look at all files that are meant. In a thread."""
-        return {path: status for path in self._paths("") if (status := self._look(path)) is not None}
+        return {path: status for path in self._paths() if (status := self._look(path)) is not None}
 
     def look(self, paths: set[str]) -> dict[str, os.stat_result]:
         """Look at some. In a thread."""
@@ -119,9 +133,12 @@ class Folder:
 
     def _look(self, path: str) -> os.stat_result | None:
         try:
-            path.encode()
+            length = len(path.encode())
         except UnicodeEncodeError:
             self.say(path, "its name is not UTF-8; give it another")
+            return None
+        if length > _LONGEST_PATH:
+            self.say(path, f"its path has {length} bytes, and at most {_LONGEST_PATH} can be kept; move it up")
             return None
         try:
             status = regular(self.root, path)
@@ -132,24 +149,31 @@ class Folder:
             self.say(path, "it is a link, and links are not followed")
         return status
 
-    def _paths(self, folder: str) -> Iterator[str]:
+    def _paths(self) -> Iterator[str]:
+        folders = [""]
+        while folders:
+            folder = folders.pop()
+            for name, is_folder in self._entries(folder):
+                path = f"{folder}/{name}" if folder else name
+                if path.count("/") > _DEEPEST:
+                    self.say(path, f"it lies in more than {_DEEPEST} folders; move it up")
+                elif is_folder:
+                    if self.pattern.goes_into(path):
+                        folders.append(path)
+                elif self.pattern.fits(path):
+                    yield path
+
+    def _entries(self, folder: str) -> list[tuple[str, bool]]:
+        """List what is in a folder: names, and whether each is a folder."""
         try:
             with os.scandir(os.path.join(self.root, folder)) as entries:  # noqa: PTH118
-                found = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
+                return sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
         except FileNotFoundError:
             if not folder:
                 self.say("", "there is no such folder yet")
-            return
         except OSError as problem:
             self.say(folder, problem.strerror or str(problem))
-            return
-        for name, is_folder in found:
-            path = f"{folder}/{name}" if folder else name
-            if is_folder:
-                if self.pattern.goes_into(path):
-                    yield from self._paths(path)
-            elif self.pattern.fits(path):
-                yield path
+        return []
 
     def say(self, path: str, why: str) -> None:
         """Say once why a file is passed over."""
@@ -233,7 +257,13 @@ class Files(Round):
         for name, folder in self._folders.items():
             if name not in self._watching:
                 self._watching[name] = asyncio.get_running_loop().create_task(self._watch(name))
-            await self._turn(folder)
+            try:
+                await self._turn(folder)
+            except StoreUnavailable:
+                raise
+            except Exception:
+                _log.exception("trigger %r could not look at %s; it tries again", name, folder.root)
+                folder.scan_at = time.monotonic() + _WATCH_AGAIN_S
         wait_s = min(folder.next_look() for folder in self._folders.values()) - time.monotonic()
         return self._clock.now() + round(max(wait_s, 0) * 1000) + 1
 
@@ -257,7 +287,13 @@ class Files(Round):
             found = await asyncio.to_thread(folder.look, heard)
             folder.note(found, began, heard)
         for path, mark in folder.settled(time.monotonic()):
-            await self._take(folder, path, mark)
+            try:
+                await self._take(folder, path, mark)
+            except StoreUnavailable:
+                raise
+            except Exception as problem:  # whatever it is, other files are not held up
+                folder.say(path, f"it cannot be taken ({type_name(type(problem))}: {problem}); it is tried again")
+                folder.waiting[path] = (mark, time.monotonic() + _AGAIN_S)
 
     async def _see(self, folder: Folder) -> None:
         """Note which of the files that were taken are still there, and forget those that are gone for long."""

@@ -155,7 +155,7 @@ class Notifications(Deliveries):
         rooms = {name: room for name in self._triggers if (room := _AT_ONCE - on_their_way[name]) > 0}
         if not rooms:
             return None  # each that ends wakes this
-        self._full, due = False, await self._store.next_delivery(rooms)
+        self._full, due = False, await self._store.next_delivery(list(rooms))
         if due is None or due > self._store.clock.now():
             return due
         for name, room in rooms.items():

@@ -332,41 +332,63 @@ class Consumer:
         await self._settle(message, functools.partial(self._finish, delivery, returned))
 
     async def _settle(self, message: Message, write: Callable[[], Awaitable[None]]) -> None:
-        """Write what becomes of a message, however long the store is away: then it can be acknowledged."""
+        """Write what becomes of a message, however long the store is away: then it can be acknowledged.
+
+        What the store refuses for another reason is refused again, so it is kept as a dead letter with nothing but its body. If not
+        even that is possible it stays with its broker, and holds up no other.
+        """
+        plain = False
         while True:
             try:
                 await write()
             except StoreUnavailable as problem:
                 _log.warning("a message of trigger %r waits with its broker: %s", self.spec.name, problem)
-            except Exception:
-                _log.exception("a message of trigger %r waits with its broker, as it could not be kept", self.spec.name)
+                await asyncio.sleep(_STORE_S)
+            except Exception as problem:
+                if plain:
+                    _log.exception("a message of trigger %r stays with its broker: it cannot be kept", self.spec.name)
+                    self._taken.pop(id(message), None)
+                    self._room.set()
+                    return
+                _log.exception("a message of trigger %r could not be kept as it is", self.spec.name)
+                plain, write = True, functools.partial(self._keep_plain, message, told_of(problem))
             else:
                 self._ended.append(message)
                 self._ends.set()
                 return
-            await asyncio.sleep(_STORE_S)
 
     async def _finish(self, delivery: Delivery, returned: Any) -> None:
         """Apply what a mapping returned; or keep the message as a delivery that is tried again, or dead."""
+        if isinstance(returned, Raised):
+            await self._failed(delivery, returned.error)
+            return
         try:
-            if isinstance(returned, Raised):
-                raise returned.error
             if found := actions(returned, self.spec.name):
                 await self._apply(self.spec, None, found, delivery.id)
         except StoreUnavailable:
             raise
         except Exception as error:
-            told, wait_s = failure(self.spec, delivery.id, 1, error, told_of(error))
-            wait_ms = None if wait_s is None else round(wait_s * 1000)
-            await self._store.receive(
-                NewDelivery(self.spec.name, delivery.id, KIND, delivery.headers, delivery.body, 1, told, wait_ms)
-            )
-            self._measures.deliver(self.spec.name, "dead" if wait_s is None else "failed", None)
+            await self._failed(delivery, error)
         else:
             assert delivery.received_at is not None
             self._applied += 1
             after_s = self._store.clock.now() / 1000 - delivery.received_at.timestamp()
             self._measures.deliver(self.spec.name, "done", after_s)
+
+    async def _failed(self, delivery: Delivery, error: Exception) -> None:
+        told, wait_s = failure(self.spec, delivery.id, 1, error, told_of(error))
+        wait_ms = None if wait_s is None else round(wait_s * 1000)
+        await self._store.receive(
+            NewDelivery(self.spec.name, delivery.id, KIND, delivery.headers, delivery.body, 1, told, wait_ms)
+        )
+        self._measures.deliver(self.spec.name, "dead" if wait_s is None else "failed", None)
+
+    async def _keep_plain(self, message: Message, why: str) -> None:
+        told = f"it could not be kept with its headers and its outcome: {why}"
+        await self._store.receive(
+            NewDelivery(self.spec.name, makeshift_key(message), KIND, {}, message.body, attempts=1, error=told)
+        )
+        self._measures.deliver(self.spec.name, "dead", None)
 
     async def _keep_unmapped(self, message: Message, key: str | None) -> None:
         """Keep a message that is not mapped here: without its id it is dead, and one that may end its workers is counted there."""

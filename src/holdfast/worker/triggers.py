@@ -31,12 +31,13 @@ from holdfast.errors import (
     StoreUnavailable,
 )
 from holdfast.store.contract import WorkerStore
-from holdfast.store.triggers import NEWS, RETENTION_MS, DeclaredTrigger, DeliveryRow
+from holdfast.store.triggers import NEWS, RETENTION_MS, DeclaredTrigger, DeliveryRow, TriggerRow
 from holdfast.values.codec import hashed
 from holdfast.values.text import cut, type_name
 from holdfast.words.announcements import KIND
 from holdfast.words.durations import moment
 from holdfast.words.harmless import logger
+from holdfast.words.people import writable
 from holdfast.words.triggers import Action, Delivery, TriggerSpec, actions
 from holdfast.worker.agents import Served
 from holdfast.worker.measures import Measures
@@ -70,6 +71,23 @@ class Raised:
     error: Exception
 
 
+def failing(error: BaseException) -> Exception:
+    """Make what a mapping raised its failure: `sys.exit()` in a mapping ends the mapping, not the worker."""
+    if isinstance(error, Exception):
+        return error
+    problem = RuntimeError(f"the mapping raised {type_name(type(error))}: {_text(error)}")
+    problem.__cause__ = error
+    return problem
+
+
+def _text(error: BaseException) -> str:
+    """Write down what an error says, as every database takes it. That is users' code too."""
+    try:
+        return writable(cut(str(error), 1_000))
+    except BaseException as problem:
+        return f"(its text cannot be told: {type_name(type(problem))})"
+
+
 class Mapper:
     """Calls mappings, which are users' code: a plain function in a thread, because it may wait for something."""
 
@@ -87,8 +105,16 @@ class Mapper:
 
     async def awaited(self, returned: Awaitable[Any]) -> Any:
         """Wait for a mapping that is async, but not for ever."""
-        async with asyncio.timeout(_MAPPING_S):
-            return await returned
+        try:
+            async with asyncio.timeout(_MAPPING_S):
+                return await returned
+        except (Exception, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise  # ours, not the mapping's own
+            raise failing(error) from error
 
     async def some(self, spec: TriggerSpec, deliveries: Sequence[Delivery]) -> list[Any]:
         """Map the first of these by a plain function, one after the other: as many as take no time, and one at least.
@@ -105,8 +131,8 @@ class Mapper:
             for each in deliveries:
                 try:
                     found.append(contextvars.copy_context().run(spec.fn, each))
-                except Exception as error:
-                    found.append(Raised(error))
+                except BaseException as error:  # a thread hears no Ctrl-C: it is the mapping's own
+                    found.append(Raised(failing(error)))
                 if left or time.monotonic() > began[0] + _TOGETHER_S:
                     return
 
@@ -125,9 +151,10 @@ class Mapper:
 
 def told_of(error: Exception) -> str:
     """Say why a mapping failed."""
-    if isinstance(error, TimeoutError) and not str(error):
+    text = _text(error)
+    if isinstance(error, TimeoutError) and not text:
         return f"TimeoutError: the mapping took longer than {_MAPPING_S:g} s"
-    return f"{type_name(type(error))}: {cut(str(error), 1_000)}"
+    return writable(f"{type_name(type(error))}: {text}")
 
 
 def failure(
@@ -138,8 +165,8 @@ def failure(
     if not isinstance(error, _FOR_GOOD):
         try:
             wait_s = spec.retry.delay_s(failures, error, f"{spec.name}@{key}")
-        except Exception as problem:
-            told += f" (and retry= raised {type_name(type(problem))}: {cut(str(problem), 200)})"
+        except BaseException as problem:
+            told += f" (and retry= raised {type_name(type(problem))}: {cut(_text(problem), 200)})"
     how = f"it is dead: `{look}` shows it" if wait_s is None else f"the next attempt is in {wait_s:.1f} s"
     _log.warning(
         "delivery %r of trigger %r failed, attempt %d; %s: %s", key, spec.name, failures, how, told,
@@ -166,6 +193,8 @@ class Deliveries(Round):
         self._store, self._measures, self._mapper, self._apply = store, measures, mapper, apply
         self._triggers: dict[str, TriggerSpec] = {}
         self._busy: dict[asyncio.Task[None], str] = {}  # what is being mapped -> its trigger
+        self._begun: dict[str, float] = {}  # when one of a trigger was begun last
+        self._told: set[tuple[str, str]] = set()  # names that others have taken, by kind
         self._declare_at = self._prune_at = 0.0  # in the time of time.monotonic()
 
     def serve(self, served: Served) -> None:
@@ -199,23 +228,26 @@ class Deliveries(Round):
         room, names = _AT_ONCE - len(self._busy), self._with_room(triggers)
         if room <= 0 or not names:
             return None  # each that ends wakes this
-        due = await self._store.next_delivery(names)
+        kinds = {name: triggers[name].kind for name in names}
+        due = await self._store.next_delivery(kinds)
         if due is None or due > self._store.clock.now():
             return due
-        taken = await self._store.claim_deliveries(names, room, TTL_MS)
+        taken = await self._store.claim_deliveries(kinds, room, TTL_MS)
         for row, body in taken:
             self._begin(triggers[row.trigger], row, body)
         return AT_ONCE if taken else due
 
     def _with_room(self, triggers: Collection[str]) -> list[str]:
-        """Name the triggers of which more may be mapped now, those with the least under way first."""
+        """Name the triggers of which more may be mapped now, those with the least under way first, and they in turn."""
         most = _AT_ONCE if len(triggers) == 1 else _AT_ONCE // 2
         busy = Counter(self._busy.values())
-        return sorted((name for name in triggers if busy[name] < most), key=lambda name: (busy[name], name))
+        return sorted(
+            (name for name in triggers if busy[name] < most), key=lambda name: (busy[name], self._begun.get(name, 0.0))
+        )
 
     def _begin(self, spec: TriggerSpec, row: DeliveryRow, body: bytes) -> None:
         task = asyncio.get_running_loop().create_task(self._handle(spec, row, body))
-        self._busy[task] = row.trigger
+        self._busy[task], self._begun[row.trigger] = row.trigger, time.monotonic()
         task.add_done_callback(self._handled)
 
     def _handled(self, task: asyncio.Task[None]) -> None:
@@ -232,10 +264,20 @@ class Deliveries(Round):
                 declared_by(spec) for spec in self._triggers.values() if spec.kind != KIND
             ]  # announcements.py has those
             if own:
-                await self._store.declare_triggers(own)
+                self._tell(await self._store.declare_triggers(own))
             self._declare_at = now + _DECLARE_EVERY_S
         if now >= self._prune_at:
             await self._prune()
+
+    def _tell(self, others: Sequence[TriggerRow]) -> None:
+        """Say once that a name is taken."""
+        for row in others:
+            if (row.name, row.kind) not in self._told:
+                self._told.add((row.name, row.kind))
+                _log.warning(
+                    "trigger %r is a %s here, and a %s in other workers that are there: it stays what it is while they are. Give "
+                    "one of them another name", row.name, self._triggers[row.name].kind, row.kind,
+                )  # fmt: skip
 
     async def _prune(self) -> None:
         while await self._store.prune_deliveries(self._store.clock.now() - RETENTION_MS):
@@ -245,8 +287,12 @@ class Deliveries(Round):
     async def _handle(self, spec: TriggerSpec, row: DeliveryRow, body: bytes) -> None:
         delivery = Delivery(body, json.loads(row.headers), row.key, row.trigger, moment(row.received_at))
         try:
-            found = actions(await self._mapper.one(spec, delivery), spec.name)
-            await self._apply(spec, row, found)
+            returned = await self._mapper.one(spec, delivery)
+        except Exception as error:  # also what the store raises, if the mapping asked one
+            await self._failed(spec, row, error)
+            return
+        try:
+            await self._apply(spec, row, actions(returned, spec.name))
         except LeaseLost:
             return  # it took so long that another worker has it
         except StoreUnavailable as problem:

@@ -474,6 +474,7 @@ SELECT {trigger} FROM triggers WHERE name = :name FOR UPDATE
 
 -- name: due_deliveries
 SELECT {delivery}, body FROM deliveries WHERE trigger = :trigger AND status = 'new' AND due_at <= :now
+  AND (:kind = '' OR kind = :kind)
   AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
 ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
 
