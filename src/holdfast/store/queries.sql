@@ -644,6 +644,14 @@ SELECT {approval} FROM approvals
 WHERE run_id IN (SELECT tree_id FROM tree) AND status IN (SELECT value FROM json_each(:statuses))
 ORDER BY asked_at DESC, id DESC LIMIT :limit
 
+-- name: voted_below
+-- Questions of a run and all its descendants whose votes hold a text, such as the id of a ballot; the newest first.
+WITH RECURSIVE tree (tree_id) AS (SELECT id FROM runs WHERE id = :run
+                                  UNION SELECT runs.id FROM tree CROSS JOIN runs WHERE runs.parent_id = tree.tree_id)
+SELECT {approval} FROM approvals
+WHERE run_id IN (SELECT tree_id FROM tree) AND instr(votes, :key) > 0
+ORDER BY asked_at DESC, id DESC
+
 -- name: enter_conversation
 -- Take a conversation that no run has, or see which run has it. This locks its row. A run that has it has it by its last request.
 INSERT INTO conversations (id, length, run_id, request, created_at, updated_at)

@@ -158,13 +158,23 @@ class SendAct:
 
 @dataclass(frozen=True, slots=True)
 class DecideAct:
-    """Decide a question of a run."""
+    """Decide a question of a run.
+
+    `named` is the run, if that was named and not its question: then the question depends on when it is looked for, and a ballot
+    that was cast for any question of the run is cast for no other.
+    """
 
     decide: approvals.Decide
     run: str
+    named: str | None = None
 
     def __call__(self, tx: Transaction) -> Asking[dict[str, Any]]:
-        row = yield from self.decide(tx)
+        row = None
+        if self.named is not None:
+            # A next question was found only if what decided the one before is committed: so it is seen here.
+            row = yield from approvals.voted(self.named, self.decide.ballot.id)
+        if row is None:
+            row = yield from self.decide(tx)
         return {"decide": row.id, "run": row.run_id, "by": self.decide.ballot.by.name, "status": row.status}
 
 
