@@ -1643,13 +1643,19 @@ DELETE FROM schedules_seen WHERE name = :name
 
 -- name: due_schedules
 -- Schedules whose time has come, the longest due first; another worker's are passed over where the database locks rows.
--- None in a copy that is held.
+-- None in a copy that is held, and none whose times the asker cannot read.
 SELECT {schedule} FROM schedules WHERE due_at <= :now AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
+  AND times NOT IN (SELECT value FROM json_each(:ids))
 ORDER BY due_at LIMIT :limit
 
 -- name: next_schedule
 -- When the next schedule is due; never in a copy that is held.
 SELECT min(due_at) FROM schedules WHERE due_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
+
+-- name: next_read_schedule
+-- The same, of those whose times the asker can read. Few askers cannot read all: the other has a plan that needs one row.
+SELECT min(due_at) FROM schedules WHERE due_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
+  AND times NOT IN (SELECT value FROM json_each(:ids))
 
 -- name: declare_schedule
 -- Note what this worker declares.

@@ -278,3 +278,19 @@ def loaded(text: str) -> Schedule:
         told.get("cron"), every=None if every is None else every / 1000, tz=told.get("tz", "UTC"),
         jitter=told.get("jitter_ms", 0) / 1000, overlap=told["overlap"], catch_up=told["catch_up"],
     )  # fmt: skip
+
+
+def problem(text: str) -> str | None:
+    """Say why this process cannot read a schedule that another wrote: it lacks the time zone, or cronsim."""
+    try:
+        loaded(text)
+    except (BadArguments, LookupError, TypeError, ValueError) as error:
+        return str(error)
+    return None
+
+
+def words_of(text: str) -> tuple[str, str, str]:
+    """Tell of a schedule that `stored` wrote what can be told although it cannot be read: its times, `overlap` and `catch_up`."""
+    told = json.loads(text)
+    line = " ".join(str(told[name]) for name in ("cron", "tz") if told.get(name) not in (None, "UTC"))
+    return line, told.get("overlap", ""), told.get("catch_up", "")
