@@ -1447,6 +1447,16 @@ WHERE id IN (SELECT id FROM runs WHERE priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9
              WHERE finished_at IS NULL AND status IN ('ready', 'running', 'paused') AND (crash_count >= 2 OR status = 'paused'))
 ORDER BY coalesce(due_at, updated_at), id LIMIT :limit
 
+-- name: halted
+-- A page of the same, behind one, without those that a person has paused.
+SELECT {run} FROM runs
+WHERE id IN (SELECT id FROM runs WHERE priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9) AND due_at <= :late
+             UNION ALL
+             SELECT id FROM runs
+             WHERE finished_at IS NULL AND status = 'paused' AND instr(coalesce(reason, ''), 'paused by ') <> 1)
+  AND (coalesce(due_at, updated_at), id) > (:since, :after)
+ORDER BY coalesce(due_at, updated_at), id LIMIT :limit
+
 -- name: members
 -- A root run and all below it.
 SELECT {run} FROM runs WHERE root_id = :root ORDER BY id
@@ -1786,6 +1796,15 @@ WHERE status IN (SELECT value FROM json_each(:statuses)) GROUP BY status, trigge
 DELETE FROM deliveries WHERE (trigger, key) IN
   (SELECT trigger, key FROM deliveries WHERE settled_at < :before ORDER BY settled_at LIMIT :limit)
 RETURNING key
+
+-- name: give_up_deliveries
+-- Let some deliveries be dead that have been due since before a time, and that no worker has; of names that begin so.
+UPDATE deliveries SET status = 'dead', due_at = NULL, settled_at = :now, error = :error
+WHERE (trigger, key) IN
+  (SELECT trigger, key FROM deliveries
+   WHERE status = 'new' AND owner IS NULL AND due_at < :before AND instr(trigger, :mark) = 1
+   ORDER BY due_at LIMIT :limit)
+RETURNING {delivery}
 
 -- name: announce
 -- Publish, unless an announcement has this id.
