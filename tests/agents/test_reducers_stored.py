@@ -8,7 +8,7 @@ import pytest
 
 import holdfast
 import holdfast.testing
-from holdfast import After, Do, Done, NondeterminismError, Outcome
+from holdfast import After, Do, Done, NondeterminismError, Outcome, Spawn
 
 
 @dataclass(frozen=True)
@@ -337,3 +337,95 @@ async def test_an_event_of_a_timer_whose_type_is_gone_fails_the_run_and_is_not_l
         await run.wait("waiting")
         await run.send(Closed())
         assert (await run.result(timeout=10)).last == ("late",) * 5
+
+
+@dataclass(frozen=True)
+class Page:
+    number: int
+
+
+@dataclass(frozen=True)
+class Go:
+    chains: int = 1
+
+
+@dataclass(frozen=True)
+class Stop:
+    pass
+
+
+@dataclass(frozen=True)
+class Crawl:
+    pages: int = 0
+    last: Page | None = None
+
+
+@holdfast.step
+async def fetch(number: int) -> Page:
+    return Page(number)
+
+
+@holdfast.agent
+async def fetched(number: int) -> Page:
+    return Page(number)
+
+
+class Site:
+    @holdfast.step
+    async def fetch(self, number: int) -> Page:
+        return Page(number)
+
+
+SITE = Site()
+
+
+def crawled(state: Crawl, event: Go | Stop | Outcome) -> Crawl | tuple[Crawl, list[holdfast.Command]]:
+    match event:
+        case Stop():
+            return state, [Done()]
+        case Go(chains):
+            return state, [Do(fetch, number) for number in range(chains)]
+        case Outcome(value=Page() as page):
+            if page.number % 50 == 49:
+                return replace(state, pages=state.pages + 1, last=page), [Spawn(fetched, page.number + 1)]
+            return replace(state, pages=state.pages + 1, last=page), [Do(fetch, page.number + 1)]
+    raise AssertionError(event)
+
+
+crawl = holdfast.reducer(Crawl, name="crawl", every=10)(crawled)
+
+
+@holdfast.reducer(Crawl, every=10)
+def crawl_site(state: Crawl, event: Go | Stop | Outcome) -> Crawl | tuple[Crawl, list[holdfast.Command]]:
+    match event:
+        case Stop():
+            return state, [Done()]
+        case _:
+            return replace(state, pages=state.pages + 1), [Do(SITE.fetch, state.pages)]
+
+
+@pytest.mark.parametrize(("reducer", "chains"), [(crawl, 1), (crawl, 3), (crawl_site, 1)])
+async def test_a_reducer_whose_steps_begin_one_another_hears_messages(reducer, chains):
+    """Whatever the steps return, and although one is always under way."""
+    async with holdfast.testing.open(agents=[reducer]) as hf:
+        run = await hf.start(reducer, id="r")
+        await run.send(Go(chains))
+        await rested(run, 450)
+        await hf.crash()
+        await run.send(Stop())
+        async with asyncio.timeout(10):
+            state = await run.result()
+        assert state.pages >= 449
+
+
+async def test_outcomes_in_line_are_stored_as_what_their_step_returns():
+    async with holdfast.testing.open(agents=[crawl]) as hf:
+        run = await hf.start(crawl, id="r")
+        await run.send(Go())
+        for count in (40, 120, 200):
+            await rested(run, count)
+            await hf.crash()
+        assert await checkpoints(run)
+        await run.send(Stop())
+        state = await run.result()
+        assert state.last == Page(state.pages - 1)

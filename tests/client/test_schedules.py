@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import zoneinfo
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,6 +13,7 @@ import holdfast
 import holdfast.sync
 import holdfast.testing
 from holdfast import BadArguments, NotAllowed, Schedule, UnknownAgent, UnknownSchedule
+from holdfast.words import schedules
 
 
 @holdfast.agent(schedule=Schedule("0 7 * * *", args={"team": "sales"}))
@@ -193,3 +195,21 @@ def test_cron_lines_say_what_they_need(monkeypatch):
     with pytest.raises(BadArguments, match=r'pip install "holdfast\[schedules\]"'):
         Schedule("0 7 * * *")
     Schedule(every="1h")
+
+
+async def test_a_schedule_whose_time_zone_is_unknown_is_listed_with_its_problem_and_holds_up_no_other(
+    monkeypatch, caplog
+):
+    async with holdfast.testing.open(agents=[sweep]) as hf:
+        await hf.schedule("office", "sweep", Schedule("0 7 * * *", tz="Asia/Tokyo"))
+        await hf.schedule("hourly", "sweep", Schedule(every="1h", overlap="allow", catch_up="all"))
+        monkeypatch.setattr(
+            schedules, "ZoneInfo", lambda name: zoneinfo.ZoneInfo(name if name == "UTC" else "Gone/Zone")
+        )
+        await hf.advance("25h")
+        hourly, office = [info for info in await hf.schedules() if not info.declared]
+        assert hourly.begun >= 24 and hourly.problem is None
+        assert (office.times, office.overlap, office.next, office.begun) == ("0 7 * * * Asia/Tokyo", "skip", (), 0)
+        assert "there is no such time zone here" in office.problem
+        assert (await hf.get_schedule("office").pause()).state == "paused"
+    assert len([each for each in caplog.records if "leaves schedules" in each.message]) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import types
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ import holdfast
 import holdfast.sync
 import holdfast.testing
 from holdfast import BadArguments, Decide, Delivery, Send, Start, UnknownTrigger, Verify
+from holdfast.store.triggers import DecideAct
 
 BEARER = Verify.bearer("env:TOKEN")
 
@@ -103,6 +105,47 @@ async def test_messages_and_decisions():
         assert await run.result() == "here"
         deeds = {(deed.action, deed.by, deed.via) for deed in await hf.audit(run="a")}
         assert {("approve", "ana", "webhook:clicks"), ("answer", "ana", "webhook:clicks")} <= deeds
+
+
+@holdfast.agent
+async def asks_twice() -> list[bool]:
+    return [bool(await holdfast.approve(text, to="ana")) for text in ("Delete the draft?", "Delete the original?")]
+
+
+@holdfast.agent
+async def has_one_ask() -> list[bool]:
+    return await asks_twice()
+
+
+@holdfast.on.webhook("presses", verify=BEARER)
+def presses(delivery: Delivery) -> Decide:
+    return Decide("a", "approve", by="ana")
+
+
+@pytest.mark.parametrize("agent", [asks_twice, has_one_ask])
+async def test_a_delivery_that_comes_again_decides_no_other_question(store_url, agent):
+    """As a broker gives a message again: its key has decided, and the next question of the run was seen by nobody."""
+    async with holdfast.open(store_url, agents=[presses, has_one_ask]) as hf:
+        run = await hf.start(agent, id="a")
+        first = await run.wait_for_question()
+        spec, decide = presses.spec, Decide("a", "approve", by="ana")
+        early = await hf._decide_act(decide, "presses@m", "webhook:presses")
+        (done,) = await hf._apply(spec, None, [decide], "m")
+        assert (done["decide"], done["status"]) == (first.id, "decided")
+        while (second := await run.wait_for_question()).id == first.id:
+            await asyncio.sleep(0.01)
+        assert await hf._apply(spec, None, [decide], "m") == [done]
+        assert await hf._apply(spec, None, [Decide("a", "answer", 5, by="ana")], "m") == [done]
+        late = DecideAct(replace(early.decide, approval=second.id), second.run, "a")  # found before, applied behind
+        assert await hf.store.apply([early, late]) == [done, done]
+        await hf._receive("presses", "webhook", "m", {}, b"")
+        while (await hf.deliveries(trigger="presses"))[0].status == "new":
+            await asyncio.sleep(0.01)
+        assert (await hf.deliveries(trigger="presses"))[0].outcome == (done,)
+        assert [asked.id for asked in await hf.approvals()] == [second.id]
+        (other,) = await hf._apply(spec, None, [decide], "n")
+        assert other["decide"] == second.id
+        assert await run.result() == [True, True]
 
 
 async def test_what_fails_is_tried_again_then_dead_then_replayed(caplog):

@@ -124,3 +124,24 @@ async def test_what_ails_a_store_is_told_until_it_has_passed(place: Place) -> No
         assert ailment.lasting
         await asyncio.wait([lost])
         assert lost.exception() is not None
+
+
+async def test_halted_runs_are_paged_without_those_that_people_paused(place: Place) -> None:
+    """However many these are, and although they were there first."""
+    clock = ManualClock()
+    async with place.open(clock) as store:
+        for number in range(4):
+            row = await owned(store, f"by-person-{number}")
+            await store.append(write(row, transition=Transition("paused", reason="paused by ana")))
+        clock.time += 1_000
+        for number in range(5):
+            row = await owned(store, f"stopped-{number}")
+            await store.append(write(row, transition=Transition("paused", reason="its code has changed")))
+        await store.create(new("late"))
+        clock.time += 60_000
+        await store.create(new("early"))
+        found = [await store.halted(60_000, 2)]
+        while len(found[-1]) == 2:
+            found.append(await store.halted(60_000, 2, found[-1][-1]))
+        assert sorted(row.id for page in found for row in page) == ["late", *(f"stopped-{n}" for n in range(5))]
+        assert [len(page) for page in found] == [2, 2, 2, 0]

@@ -13,6 +13,7 @@ from holdfast.errors import LeaseLost
 from holdfast.store.notifications import outgoing
 from holdfast.store.postgres.connection import connect, parse_url
 from holdfast.store.store import Store
+from holdfast.store.triggers import NewDelivery
 from holdfast.words.model import RunRow
 from holdfast.words.notifications import checked, stuck, trial
 
@@ -241,3 +242,23 @@ async def test_events_of_a_run_that_is_gone_are_passed_over(place: Place) -> Non
         await finish(store, await owned(store, "b"))
         await caught_up(store)
         assert await told(store, "ops") == [("run.completed", "b")]
+
+
+async def test_messages_that_nobody_sends_are_dead_after_a_while(place: Place) -> None:
+    """And in the audit, and pruned in their turn. Deliveries that come in wait for their code."""
+    clock = ManualClock()
+    async with place.open(clock) as store:
+        await store.make_notification("ops", config("run.stuck"), **HAND)
+        await store.receive(NewDelivery("t", "k", "webhook", {}, b""))
+        await store.tell([("ops", trial("ops", str(number), 0)) for number in range(600)])
+        clock.time += 1_000
+        await store.tell([("ops", trial("ops", "new", 0))])
+        assert [await store.give_up_messages(clock.time) for _ in range(3)] == [500, 100, 0]
+        tally = {(row.trigger, row.status): row.count for row in await store.tally_deliveries()}
+        assert tally == {("t", "new"): 1, (outgoing("ops"), "dead"): 600, (outgoing("ops"), "new"): 1}
+        (row, *_) = await store.deliveries(outgoing("ops"), "dead", limit=1)
+        assert row.error is not None and row.error.startswith("it has not gone out for 30 days")
+        assert (await store.audit())[0]["action"] == "notification_dead"
+        assert (await store.replay_delivery(outgoing("ops"), row.key, **HAND)).status == "new"
+        assert await store.give_up_messages(clock.time) == 0
+        assert await store.prune_deliveries(clock.time + 1) == 500

@@ -291,3 +291,41 @@ async def test_what_workers_declared_that_are_gone_is_forgotten(file: Place) -> 
                 await other.declare_schedules([declared(digest="1")])
         await store.declare_schedules([declared(digest="1")])
         assert apsw.Connection(file.path).execute("SELECT count(*) FROM schedules_declared").get == 1
+
+
+async def test_a_schedule_that_cannot_be_read_here_holds_up_no_other(place: Place) -> None:
+    """More of them than are begun at once, and due before the others; whoever has the time zone begins them."""
+    clock = clock_at()
+    async with place.open(clock) as store:
+        for number in range(101):
+            office = replace(declared(f"o{number}"), times=f'{{"catch_up":"last","cron":"{number % 60} * * * *",'
+                             f'"jitter_ms":{number + 1},"overlap":"skip","tz":"Office/Main"}}')  # fmt: skip
+            await store.make_schedule(declared(f"o{number}"), **HAND)
+            await written(store, office)
+        clock.time += 1
+        await store.make_schedule(declared("s"), **HAND)
+        clock.time += 60_000
+        unread: dict[str, str] = {}
+        assert (await store.begin_due(unread)).runs == []
+        assert len(unread) == 100 and "Office/Main" in next(iter(unread.values()))
+        assert await store.next_schedule(unread) is not None
+        assert (await store.begin_due(unread)).runs == [run_of("s", clock.time // 60_000 * 60_000)]
+        assert len(unread) == 101
+        assert await store.next_schedule(unread) == clock.time // 60_000 * 60_000 + 60_000
+        assert await store.next_schedule() < clock.time
+        await store.declare_schedules([])
+        assert (await store.steer_schedule("o1", "paused", **HAND)).due_at is None
+        with pytest.raises(BadArguments, match="Office/Main"):
+            await store.steer_schedule("o1", "active", **HAND)
+
+
+async def written(store, office: Declared) -> None:
+    """As a process has it that knows the time zone."""
+
+    def work(tx):
+        yield from tx.rows(
+            "put_schedule", name=office.name, agent=office.agent, times=office.times, run=office.run, digest="", made_by="",
+            state="active", since=tx.now - 1, due_at=tx.now - 1,
+        )  # fmt: skip
+
+    await store._submit(work, journal=False)

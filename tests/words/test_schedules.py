@@ -183,3 +183,18 @@ def test_names_begin_the_ids_of_runs(name):
 
 def test_moments_are_utc():
     assert datetime.fromtimestamp(next_time(Schedule("0 7 * * *"), ms("2026-11-16T16:00Z")) / 1000, UTC).hour == 7
+
+
+@pytest.mark.parametrize("day", ["2026-04-05", "2026-10-04"])
+@pytest.mark.parametrize("cron", ["15 */2 * * *", "30 */1 * * *", "*/20 1-3 * * *", "45 1 * * *"])
+def test_times_are_the_same_backwards_where_clocks_change_by_half_an_hour(cron, day):
+    schedule = Schedule(cron, tz="Australia/Lord_Howe")
+    first, last = ms(f"{day}T00:00Z") - 36 * 3_600_000, ms(f"{day}T00:00Z") + 36 * 3_600_000
+    forwards = list(itertools.takewhile(lambda at: at <= last, times(schedule, first)))
+    backwards, until = [], last
+    while (at := last_time(schedule, until)) > first:
+        backwards.append(at)
+        until = at - 1
+    assert backwards[::-1] == forwards
+    for moment in range(first, last, 7 * 60_000):
+        assert next_time(schedule, moment) in (*forwards, next_time(schedule, last))

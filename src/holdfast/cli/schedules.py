@@ -120,7 +120,8 @@ def _show(found: Sequence[ScheduleInfo], hf: Client, *, as_json: bool) -> None:
         return
     made = table("name", "agent", "times", "next", "last", "", "begun", "missed")
     for each in found:
-        coming = Text(_at(each.next[0])) if each.next else Text("" if each.state == "active" else each.state, "yellow")
+        state = "not known here" if each.problem else "" if each.state == "active" else each.state
+        coming = Text(_at(each.next[0])) if each.next else Text(state, "yellow")
         ended = each.last_status or ("" if each.last_run is None else "deleted")
         made.add_row(Text(each.name, "bold"), each.agent, each.times, coming, _at(each.last_at), Text(ended, _ENDS.get(ended, "")),
                      str(each.begun), Text(str(each.missed or ""), "yellow"))  # fmt: skip
@@ -141,6 +142,8 @@ def _show_one(each: ScheduleInfo, *, as_json: bool) -> None:
     )
     answer(f"{each.name}: {each.agent}, {each.times}; {each.state}, {who}.", "bold")
     answer(f"If the run before goes on: {each.overlap}. Of times that were missed: {each.catch_up}.", "dim")
+    if each.problem:
+        answer(f"Its next times are not known here: {each.problem}", "yellow")
     for at in each.next:
         answer(f"  {at:%a} {_at(at)} UTC")
     if each.last_run is not None:

@@ -409,13 +409,17 @@ class Questions(Base):
 
     async def _decide_act(self, decide: Decide, ballot: str, door: str) -> DecideAct:
         """Make the work that decides a question for a trigger. The same ballot again does nothing."""
-        found, yes = await self._row(decide.question), decide.decision != "deny"
+        found = await self.store.voted(decide.question, ballot)
+        if found is None:
+            found = await self._row(decide.question)
+        yes = decide.decision != "deny"
         if decide.decision == "answer":
             text = await self._answer(found, decide.value, decide.by, decide.digest)
         else:
             text = await self._edited(found, decide.value if decide.has_value else _LATER, decide.by, decide.digest)
         cast, blobs = await self._ballot(found, decide.by, decide.note, yes, text, decide.digest, ballot, door)
-        return DecideAct(Cast(found.id, cast, blobs), found.run_id)
+        named = None if found.id == decide.question else decide.question
+        return DecideAct(Cast(found.id, cast, blobs), found.run_id, named)
 
     @contextlib.asynccontextmanager
     async def _entering(self, found: ApprovalRow, by: str | Actor, seen: str | None, tried: str) -> AsyncIterator[None]:

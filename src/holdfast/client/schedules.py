@@ -12,7 +12,7 @@ from holdfast.client.base import Base
 from holdfast.errors import BadArguments
 from holdfast.store.schedules import LONGEST_INPUT, Declared, ScheduleRow, template
 from holdfast.words.durations import epoch_ms, moment
-from holdfast.words.schedules import Schedule, checked_name, checked_schedule, loaded, stored, times
+from holdfast.words.schedules import Schedule, checked_name, checked_schedule, loaded, problem, stored, times, words_of
 
 NEXT: Final = 5  # times that are shown
 _LOOK: Final = "`holdfast schedules` shows what there is"
@@ -40,6 +40,7 @@ class ScheduleInfo:
         last_status: Its state; None if it was deleted.
         begun: How many runs it began.
         missed: How many times were passed over.
+        problem: Why this process cannot tell its next times: it lacks the time zone, say. Workers that have it begin the runs.
 
     Example:
         ```python
@@ -62,6 +63,7 @@ class ScheduleInfo:
     last_status: str | None
     begun: int
     missed: int
+    problem: str | None = None
 
 
 class ScheduleHandle:
@@ -275,16 +277,17 @@ async def _all(client: Base) -> AsyncIterator[ScheduleRow]:
 
 
 async def _told(client: Base, row: ScheduleRow) -> ScheduleInfo:
-    schedule = loaded(row.times)
-    coming = (
-        []
-        if row.state != "active" or row.since is None
-        else list(itertools.islice(times(schedule, row.since - 1), NEXT))
-    )
+    wrong, coming = problem(row.times), list[int]()
+    told = words_of(row.times)
+    if wrong is None:
+        schedule = loaded(row.times)
+        told = str(schedule), schedule.overlap, schedule.catch_up
+        if row.state == "active" and row.since is not None:
+            coming = list(itertools.islice(times(schedule, row.since - 1), NEXT))
     last = None if row.last_run is None else await client.store.run(row.last_run)
     return ScheduleInfo(
-        row.name, row.agent, str(schedule), row.state, bool(row.digest), schedule.overlap, schedule.catch_up,
+        row.name, row.agent, told[0], row.state, bool(row.digest), told[1], told[2],
         tuple(map(moment, coming)), None if row.due_at is None else moment(row.due_at),
         None if row.last_at is None else moment(row.last_at), row.last_run, None if last is None else last.status,
-        row.begun, row.missed,
+        row.begun, row.missed, wrong,
     )  # fmt: skip

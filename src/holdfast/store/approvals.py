@@ -149,6 +149,10 @@ class Approvals(Feature):
         """
         return await self._read(_approvals, run, approval, list(statuses), limit)
 
+    async def voted(self, run: str, ballot: str) -> ApprovalRow | None:
+        """Find the question of a run, or of one below it, for which this ballot was cast."""
+        return await self._read(voted, run, ballot)
+
     async def question_ages(self, now: int | None = None) -> QuestionAges:
         """Tell how long the questions that are open at a time, now, have waited; from an index."""
         at = self.clock.now() if now is None else now
@@ -167,6 +171,16 @@ def _approvals(run: str | None, approval: str | None, wanted: list[str], limit: 
         found = yield from rows(query, statuses=to_json(wanted), limit=limit, **narrowed)
         found = found[::-1]
     return [asked for asked in (ApprovalRow(*row) for row in found) if asked.status in wanted]
+
+
+def voted(run: str, ballot: str) -> Asking[ApprovalRow | None]:
+    """Find the question of a run, or of one below it, for which this ballot was cast."""
+    found = [ApprovalRow(*row) for row in (yield from rows("voted_below", run=run, key=to_json(ballot)))]
+    return next((row for row in found if _has(row, ballot)), None)
+
+
+def _has(found: ApprovalRow, ballot: str) -> bool:
+    return any(vote["id"] == ballot for vote in json.loads(found.votes))
 
 
 def ask(tx: Transaction, run: str, new: NewApproval) -> Asking[None]:
@@ -203,7 +217,7 @@ class Decide:
 
     def __call__(self, tx: Transaction) -> Asking[ApprovalRow]:
         found = yield from _held(tx, self.approval)
-        if any(vote["id"] == self.ballot.id for vote in json.loads(found.votes)):
+        if _has(found, self.ballot.id):
             return found  # our own: its commit was not known to have happened
         said = count(tx.now if self.at is None else self.at, found, self.ballot)
         if self.blobs:

@@ -644,6 +644,14 @@ SELECT {approval} FROM approvals
 WHERE run_id IN (SELECT tree_id FROM tree) AND status IN (SELECT value FROM json_each(:statuses))
 ORDER BY asked_at DESC, id DESC LIMIT :limit
 
+-- name: voted_below
+-- Questions of a run and all its descendants whose votes hold a text, such as the id of a ballot; the newest first.
+WITH RECURSIVE tree (tree_id) AS (SELECT id FROM runs WHERE id = :run
+                                  UNION SELECT runs.id FROM tree CROSS JOIN runs WHERE runs.parent_id = tree.tree_id)
+SELECT {approval} FROM approvals
+WHERE run_id IN (SELECT tree_id FROM tree) AND instr(votes, :key) > 0
+ORDER BY asked_at DESC, id DESC
+
 -- name: enter_conversation
 -- Take a conversation that no run has, or see which run has it. This locks its row. A run that has it has it by its last request.
 INSERT INTO conversations (id, length, run_id, request, created_at, updated_at)
@@ -1439,6 +1447,16 @@ WHERE id IN (SELECT id FROM runs WHERE priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9
              WHERE finished_at IS NULL AND status IN ('ready', 'running', 'paused') AND (crash_count >= 2 OR status = 'paused'))
 ORDER BY coalesce(due_at, updated_at), id LIMIT :limit
 
+-- name: halted
+-- A page of the same, behind one, without those that a person has paused.
+SELECT {run} FROM runs
+WHERE id IN (SELECT id FROM runs WHERE priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9) AND due_at <= :late
+             UNION ALL
+             SELECT id FROM runs
+             WHERE finished_at IS NULL AND status = 'paused' AND instr(coalesce(reason, ''), 'paused by ') <> 1)
+  AND (coalesce(due_at, updated_at), id) > (:since, :after)
+ORDER BY coalesce(due_at, updated_at), id LIMIT :limit
+
 -- name: members
 -- A root run and all below it.
 SELECT {run} FROM runs WHERE root_id = :root ORDER BY id
@@ -1635,13 +1653,19 @@ DELETE FROM schedules_seen WHERE name = :name
 
 -- name: due_schedules
 -- Schedules whose time has come, the longest due first; another worker's are passed over where the database locks rows.
--- None in a copy that is held.
+-- None in a copy that is held, and none whose times the asker cannot read.
 SELECT {schedule} FROM schedules WHERE due_at <= :now AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
+  AND times NOT IN (SELECT value FROM json_each(:ids))
 ORDER BY due_at LIMIT :limit
 
 -- name: next_schedule
 -- When the next schedule is due; never in a copy that is held.
 SELECT min(due_at) FROM schedules WHERE due_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
+
+-- name: next_read_schedule
+-- The same, of those whose times the asker can read. Few askers cannot read all: the other has a plan that needs one row.
+SELECT min(due_at) FROM schedules WHERE due_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
+  AND times NOT IN (SELECT value FROM json_each(:ids))
 
 -- name: declare_schedule
 -- Note what this worker declares.
@@ -1789,6 +1813,15 @@ DELETE FROM deliveries WHERE (trigger, key) IN
      AND NOT EXISTS (SELECT 1 FROM triggers AS t WHERE t.name = d.trigger AND t.kind = d.kind)
    LIMIT :limit)
 RETURNING key
+
+-- name: give_up_deliveries
+-- Let some deliveries be dead that have been due since before a time, and that no worker has; of names that begin so.
+UPDATE deliveries SET status = 'dead', due_at = NULL, settled_at = :now, error = :error
+WHERE (trigger, key) IN
+  (SELECT trigger, key FROM deliveries
+   WHERE status = 'new' AND owner IS NULL AND due_at < :before AND instr(trigger, :mark) = 1
+   ORDER BY due_at LIMIT :limit)
+RETURNING {delivery}
 
 -- name: announce
 -- Publish, unless an announcement has this id.

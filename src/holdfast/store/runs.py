@@ -119,6 +119,13 @@ class Runs(Feature):
         now = self.clock.now()
         return [RunRow(*row) for row in await self._read(rows, "stuck", now=now, late=now - late_ms, limit=limit)]
 
+    async def halted(self, late_ms: int, limit: int, after: RunRow | None = None) -> list[RunRow]:
+        """Page through runs that were due for longer than this, and paused ones, but for those that a person has paused."""
+        at = -1 if after is None else after.updated_at if after.due_at is None else after.due_at
+        place = {"since": at, "after": "" if after is None else after.id}
+        found = await self._read(rows, "halted", late=self.clock.now() - late_ms, limit=limit, **place)
+        return [RunRow(*row) for row in found]
+
 
 @dataclass(frozen=True, slots=True)
 class Create:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -28,7 +28,7 @@ from holdfast.store.runs import NewRun, insert_runs
 from holdfast.store.work import Asking, Count, Feature, Transaction, rows, to_json
 from holdfast.words.limits import Lane
 from holdfast.words.model import FINISHED
-from holdfast.words.schedules import delayed, due, loaded, next_time, run_of
+from holdfast.words.schedules import delayed, due, loaded, next_time, problem, run_of
 
 _AT_ONCE: Final = 100  # schedules, and times of one schedule, in a transaction
 _LOOK_AGAIN_MS: Final = 2_000  # whether the run before has ended
@@ -121,13 +121,21 @@ class Schedules(Feature):
         """Begin runs for these times, whatever its times are; returns the ids of those that were not there yet."""
         return await self._submit(lambda tx: _begin_at(tx, name, times, by, via), journal=False)
 
-    async def begin_due(self) -> Begun:
-        """Begin the runs whose times have come. Some may be left: look at `next_schedule` again."""
-        return await self._submit(_begin_due, journal=False)
+    async def begin_due(self, unread: dict[str, str] | None = None) -> Begun:
+        """Begin the runs whose times have come. Some may be left: look at `next_schedule` again.
 
-    async def next_schedule(self) -> int | None:
-        """When the next schedule is due."""
-        found = await self._glance(rows, "next_schedule")
+        Schedules are passed over whose times cannot be read here, because of a time zone, say: others may. `unread` has these
+        times, with what is wrong with them; those that are found are added.
+        """
+        known = {} if unread is None else unread
+        return await self._submit(lambda tx: _begin_due(tx, known), journal=False)
+
+    async def next_schedule(self, unread: Iterable[str] = ()) -> int | None:
+        """When the next schedule is due, of all but those with these times."""
+        if ids := list(unread):
+            found = await self._glance(rows, "next_read_schedule", ids=to_json(ids))
+        else:
+            found = await self._glance(rows, "next_schedule")
         return found[0][0] if found else None
 
     async def schedules(self, *, after: str = "", limit: int = 100) -> list[ScheduleRow]:
@@ -159,6 +167,8 @@ def _existing(tx: Transaction, name: str) -> Asking[ScheduleRow]:
 def _declare(tx: Transaction, declared: Sequence[Declared]) -> Asking[None]:
     for found in (yield from tx.rows("ahead_schedules", before=tx.now + _AHEAD_MS, limit=_AT_ONCE)):
         row = ScheduleRow(*found)
+        if problem(row.times) is not None:
+            continue  # for a worker that can read it
         schedule = loaded(row.times)
         since = None if row.since is None else next_time(schedule, tx.now)
         due_at = None if row.due_at is None or since is None else delayed(schedule, row.name, since)
@@ -223,9 +233,11 @@ def _steer(tx: Transaction, name: str, state: str, by: str, via: str) -> Asking[
         raise BadArguments(f"schedule {name!r} is retired: no agent declares it any more")
     if row.state != state:
         tx.changed(NEWS)
-        schedule = loaded(row.times)
-        since = row.since if state == "paused" else next_time(schedule, tx.now)
-        due_at = None if state == "paused" or since is None else delayed(schedule, name, since)
+        since, due_at = row.since, None
+        if state != "paused":
+            schedule = loaded(row.times)
+            since = next_time(schedule, tx.now)
+            due_at = None if since is None else delayed(schedule, name, since)
         yield from tx.rows("set_schedule", name=name, state=state, since=since, due_at=due_at, digest=row.digest)
         yield from audit.note(tx, "", by, via, f"{state}_schedule", {"schedule": name})
     return ScheduleRow(*(yield from tx.row("lock_schedule", name=name)))
@@ -260,9 +272,12 @@ def _begin_at(tx: Transaction, name: str, times: Sequence[int], by: str, via: st
 # Beginning
 
 
-def _begin_due(tx: Transaction) -> Asking[Begun]:
+def _begin_due(tx: Transaction, unread: dict[str, str]) -> Asking[Begun]:
     """Begin what is due of a hundred schedules, those longest due first. Two workers at once take different ones."""
-    due_now = [ScheduleRow(*found) for found in (yield from tx.rows("due_schedules", limit=_AT_ONCE))]
+    found = yield from tx.rows("due_schedules", limit=_AT_ONCE, ids=to_json(list(unread)))
+    due_now = [ScheduleRow(*each) for each in found]
+    unread |= {row.times: wrong for row in due_now if (wrong := problem(row.times)) is not None}
+    due_now = [row for row in due_now if row.times not in unread]
     if not due_now:
         return Begun([], 0)
     before = yield from _statuses(tx, [row.last_run for row in due_now if row.last_run is not None])

@@ -27,7 +27,8 @@ from holdfast.words.people import writable
 from holdfast.words.triggers import OUTGOING
 
 NEWS: Final = " deliveries"  # under this name listeners hear of a change; no run has it
-RETENTION_MS: Final = 30 * 24 * 3600 * 1000  # that a delivery is known after its end
+_DAY_MS: Final = 24 * 3600 * 1000
+RETENTION_MS: Final = 30 * _DAY_MS  # that a delivery is known after its end
 _MOST_CRASHES: Final = 25  # of workers that had a delivery
 _AT_ONCE: Final = 500  # deliveries that are replayed or pruned in a transaction
 _LONGEST_ERROR: Final = 2_000
@@ -163,13 +164,23 @@ class SendAct:
 
 @dataclass(frozen=True, slots=True)
 class DecideAct:
-    """Decide a question of a run."""
+    """Decide a question of a run.
+
+    `named` is the run, if that was named and not its question: then the question depends on when it is looked for, and a ballot
+    that was cast for any question of the run is cast for no other.
+    """
 
     decide: approvals.Decide
     run: str
+    named: str | None = None
 
     def __call__(self, tx: Transaction) -> Asking[dict[str, Any]]:
-        row = yield from self.decide(tx)
+        row = None
+        if self.named is not None:
+            # A next question was found only if what decided the one before is committed: so it is seen here.
+            row = yield from approvals.voted(self.named, self.decide.ballot.id)
+        if row is None:
+            row = yield from self.decide(tx)
         return {"decide": row.id, "run": row.run_id, "by": self.decide.ballot.by.name, "status": row.status}
 
 
@@ -252,6 +263,10 @@ class Triggers(Feature):
     async def prune_deliveries(self, before: int) -> int:
         """Delete some deliveries that ended before a time, or came before it for what no code declares; returns how many."""
         return await self._submit(lambda tx: _prune(tx, before), journal=False)
+
+    async def give_up_messages(self, before: int) -> int:
+        """Let some messages of notifications be dead that have been due since before a time; returns how many."""
+        return await self._submit(lambda tx: _give_up(tx, before), journal=False)
 
     async def deliveries(
         self, trigger: str, status: str, *, before: int | None = None, limit: int = 100
@@ -385,6 +400,14 @@ def _fail(tx: Transaction, taken: DeliveryRow, error: str, wait_ms: int | None) 
     yield from _fenced(tx, taken, ended)
     if dead and ended is not None:
         yield from _note_death(tx, taken)
+
+
+def _give_up(tx: Transaction, before: int) -> Asking[int]:
+    error = f"it has not gone out for {RETENTION_MS // _DAY_MS} days: no worker could send it, or its notification was paused"
+    found = yield from tx.rows("give_up_deliveries", mark=OUTGOING, before=before, error=error, limit=_AT_ONCE)
+    for row in found:
+        yield from _note_death(tx, DeliveryRow(*row))
+    return len(found)
 
 
 def _note_death(tx: Transaction, row: DeliveryRow) -> Asking[None]:

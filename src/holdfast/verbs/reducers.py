@@ -11,8 +11,8 @@ Before it folds an event it may take a checkpoint: once so many events were fold
 checkpoint holds the state, by what changed in it if that is less; beside it, in the choices that checkpoints carry, is what the
 next era must know of commands (timers, children) and the events that are in line but not folded. Waiting for messages, timers and
 children is ended before a checkpoint and begun again behind it, which loses nothing: messages stay in the inbox, timers have
-absolute times, and children are runs. A step cannot be left alone like that. If one is always under way, no further message is
-taken until a checkpoint was.
+absolute times, and children are runs. A step cannot be left alone like that. If one is always under way, after a while no further
+message is taken, and after another nothing is folded, until all have ended. Then it goes on, with a checkpoint or without.
 
 Whether a checkpoint is due is asked only when the run is live. No replay comes to one, because it starts at the last; so the answer
 may depend on what no history has, and another `every=` moves nothing that is recorded. What does order events (`_limit`) is the
@@ -31,12 +31,25 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from types import FunctionType, UnionType
-from typing import Any, Final, Generic, TypeAlias, TypeVar, Union, get_args, get_origin, is_typeddict, overload
+from typing import (
+    Any,
+    Final,
+    Generic,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    is_typeddict,
+    overload,
+)
 
 from holdfast.declare import Agent, Step, agent
 from holdfast.errors import BadArguments, NotStorable
 from holdfast.runtime import (
     NO_DEFAULT,
+    AgentSpec,
     Answer,
     AwaitChild,
     Called,
@@ -48,6 +61,7 @@ from holdfast.runtime import (
     Restore,
     Runtime,
     Sleep,
+    StepSpec,
     Watch,
     current,
 )
@@ -56,6 +70,7 @@ from holdfast.values.codec import UNTYPED, Migrate, Shape, shape_of
 from holdfast.values.hints import resolved
 from holdfast.values.text import annotation_name, cut, is_whole, short, type_name
 from holdfast.verbs.approvals import checked_question, shape_of_value
+from holdfast.verbs.names import reached
 from holdfast.verbs.purity import check_pure
 from holdfast.verbs.replay import note
 from holdfast.words.budget import Budget
@@ -74,6 +89,7 @@ _BYTES: Final = 1_000  # of state for which one event more comes between two che
 _WAITING: Final = 4  # events that are folded for each that stands in line and is stored again by a checkpoint
 _COMING: Final = 8  # messages that a checkpoint only counts up, for each event that is folded: it looks at all of them
 _APART: Final = "a message was kept apart, because it is no event of this reducer: "
+_WITH_MAKER: Final = 5  # parts of a stored outcome that names its step or agent
 _log: Final = logger("holdfast")
 _NAMED: Final = re.compile(r'\{\s*"(\w+)"\s*:')
 _MOST_TIMER_MS: Final = 100 * 366 * 24 * 3600 * 1000
@@ -512,6 +528,13 @@ class _Child:
     id: str = ""
 
 
+class _Came(NamedTuple):
+    """An event that came, and the step or agent that an outcome is of, if that is known."""
+
+    event: Any
+    spec: StepSpec | AgentSpec | None = None
+
+
 class _Life:
     """One run of a reducer in memory."""
 
@@ -523,14 +546,18 @@ class _Life:
         self._live = False  # past all that is recorded, as far as is known
         self._stored = 0  # of these events: those that the last checkpoint has
         self._interval = min(folding.every, EVERY)  # events from one checkpoint to the next
-        self._limit = 2 * EVERY  # when so many are folded, messages wait until the steps under way have ended
-        self._line: deque[Any] = deque()  # events that came and are not folded
+        self._span = 2 * EVERY  # events from one limit to the next
+        self._limit = self._span  # when so many are folded, messages wait until the steps under way have ended
+        self._line: deque[_Came] = deque()  # events that came and are not folded
         self._timers: list[tuple[int, int, str]] = []  # a heap: when, which command, its event
         self._children: dict[int, _Child] = {}
         self._acting: dict[int, asyncio.Task[Any]] = {}  # steps, and children that have no id yet
         self._waiting: dict[int, asyncio.Task[Any]] = {}  # for children, by command
         self._timer: asyncio.Task[Any] | None = None
         self._hearing: asyncio.Task[Any] | None = None  # takes messages while something else may come too
+        self._makers: dict[tuple[str, str], StepSpec | AgentSpec] | None = (
+            None  # that the function uses, once looked for
+        )
         self._came: asyncio.Future[None] | None = None  # the loop waits for the line
 
     async def run(self, first: Any) -> Any:
@@ -541,11 +568,13 @@ class _Life:
         self._see(state)
         try:
             while True:
-                event = await self._next()
+                came = await self._next()
+                if self._folded >= self._limit and not self._acting:
+                    self._limit = self._folded + self._span  # also if nothing is stored now: messages come again
                 if self._folded >= self._stored + self._interval and not self._acting:
-                    state = await self._store(state, event)
+                    state = await self._store(state, came)
                 try:
-                    state, commands = self._fold(state, event)
+                    state, commands = self._fold(state, came.event)
                 except Exception:
                     await self._end()  # what steps under way come to is recorded, and folded when the run is retried
                     raise
@@ -600,22 +629,25 @@ class _Life:
 
     # The line of events
 
-    async def _next(self) -> Any:
-        """The next event: of a message, a timer, or what a command came to."""
-        while not self._line:
+    async def _next(self) -> _Came:
+        """The next event: of a message, a timer, or what a command came to.
+
+        Steps that begin one another could always be under way: far behind the limit nothing is folded until all have ended.
+        """
+        while not self._line or (self._acting and self._folded >= self._limit + self._span):
             alone = not (self._acting or self._waiting or self._timers)
             if alone and self._hearing is None:
-                return await self._message()
+                return _Came(await self._message())
             if self._acting and self._folded >= self._limit:
                 self._stop_hearing()  # until the steps under way have ended, and the state is stored
             elif self._hearing is None:
                 self._hearing = asyncio.create_task(self.events())
             self._came = asyncio.get_running_loop().create_future()
             await self._came
-        event = self._line.popleft()
-        if isinstance(event, NotStorable):
-            raise event
-        return event
+        came = self._line.popleft()
+        if isinstance(came.event, NotStorable):
+            raise came.event
+        return came
 
     async def _message(self) -> Any:
         """The next message that is an event. One that is none is kept apart: a line in the history tells of it.
@@ -639,8 +671,11 @@ class _Life:
     def _call(self, request: Any) -> Called[Any]:
         return current("reducer").call(request)
 
-    def _put(self, event: Any) -> None:
-        self._line.append(event)
+    def _put(self, event: Any, spec: StepSpec | AgentSpec | None = None) -> None:
+        self._line.append(_Came(event, spec))
+        self._look_again()
+
+    def _look_again(self) -> None:
         if self._came is not None and not self._came.done():
             self._came.set_result(None)
 
@@ -658,7 +693,7 @@ class _Life:
         except Exception as error:  # noqa: BLE001 - whatever it is, the reducer decides
             event = _failed(command.tag, error)
         del self._acting[number]
-        self._put(event)
+        self._put(event, command.step.spec)
 
     async def child(self, number: int, request: SpawnChild | None = None) -> None:
         """Start a child, unless that was done before, and wait for its end."""
@@ -667,13 +702,14 @@ class _Life:
             if request is not None:
                 child.id = await self._call(request)
                 self._waiting[number] = self._acting.pop(number)
+                self._look_again()
             event = Outcome(child.tag, await self._call(AwaitChild(child.id, child.agent)))
         except Exception as error:  # noqa: BLE001 - whatever it is, the reducer decides
             event = _failed(child.tag, error)
         del self._children[number]
         self._acting.pop(number, None)
         self._waiting.pop(number, None)
-        self._put(event)
+        self._put(event, self._named("agent", child.agent))
 
     async def timer(self) -> None:
         """Wait for one time after the other."""
@@ -720,13 +756,13 @@ class _Life:
         self._live, apart, _ = await self._call(Look(":note"))
         return bool(apart)
 
-    async def _store(self, state: Any, event: Any) -> Any:
+    async def _store(self, state: Any, came: _Came) -> Any:
         """Store the state before this event is folded, if the run is live, little waits, and what is in line can be stored."""
         live, _, waiting = await self._call(Look(":note"))
         if not live or self._folded - self._stored < max(_WAITING * len(self._line), waiting // _COMING):
             return state
         try:
-            line = [self._saved(each) for each in (event, *self._line)]
+            line = [self._saved(each) for each in (came, *self._line)]
         except NotStorable:
             return state
         timers, children = sorted(self._timers), sorted(self._children.items())
@@ -739,7 +775,8 @@ class _Life:
         }
         size = len(self._folding.state.text(state, "state")) + len(json.dumps(saved))
         self._interval, self._stored = max(self._folding.every, size // _BYTES), self._folded
-        self._limit = self._folded + 2 * self._interval
+        self._span = 2 * self._interval
+        self._limit = self._folded + self._span
         self._runtime.kept.choices["reducer"] = {**saved, "interval": self._interval}
         await self._quiet()
         state = await self._runtime.call(Checkpoint(state, by_change=True))
@@ -750,8 +787,9 @@ class _Life:
         if saved is None:
             return
         self._folded, self._begun, self._interval = saved["folded"], saved["begun"], saved["interval"]
-        self._stored, self._limit = self._folded, self._folded + 2 * self._interval
-        self._line.extend(self._read(text) for text in saved["line"])
+        self._stored, self._span = self._folded, 2 * self._interval
+        self._limit = self._folded + self._span
+        self._line.extend(_Came(self._read(each), self._maker(each)) for each in saved["line"])
         self._timers = [(due, number, text) for due, number, text in saved["timers"]]
         self._children = {number: _Child(tag, agent, id) for number, tag, agent, id in saved["children"]}
         self._resume()
@@ -791,24 +829,52 @@ class _Life:
 
     # Events as text
 
-    def _saved(self, event: Any) -> Any:
-        """An event for a checkpoint. Of a result only plain data can be read back without the step that it is of."""
+    def _saved(self, came: _Came) -> Any:
+        """An event for a checkpoint. A result is stored as what its step or agent returns, if the code will find that again."""
+        event, spec = came.event, came.spec
         if not isinstance(event, Outcome):
             return self._folding.events.text(event, "event")
+        if spec is not None and event.ok:
+            kind = _kind(spec)
+            if self._named(kind, spec.name) is spec:
+                return [event.tag, spec.signature.returns.text(event.value, "value"), None, kind, spec.name]
         return [event.tag, UNTYPED.text(event.value, "value"), event.error]
 
     def _read(self, saved: Any) -> Any:
         """An event that the reducer had before; if its code cannot read it any more, the error, which ends the run in its place."""
-        if isinstance(saved, str):
-            try:
+        try:
+            if isinstance(saved, str):
                 return self._folding.events.load(saved, "event")
-            except NotStorable as error:
-                return NotStorable(
-                    f"reducer {self._fn.__name__!r} cannot read an event that it had before: {error}. Bring its type back, then "
-                    f"`holdfast retry {self._runtime.facts.id}`: nothing is lost"
-                )
-        tag, text, failure = saved
-        return Outcome(tag, UNTYPED.load(text), failure)
+            tag, text, failure, *of = saved
+            if not of:
+                return Outcome(tag, UNTYPED.load(text), failure)
+            spec = self._maker(saved)
+            if spec is None:
+                raise NotStorable(f"it names no {of[0]} {of[1]!r} any more, which {tag!r} is the outcome of")
+            migrate = spec.migrate if isinstance(spec, StepSpec) else None
+            return Outcome(tag, spec.signature.returns.load(text, "value", migrate=migrate))
+        except NotStorable as error:
+            return NotStorable(
+                f"reducer {self._fn.__name__!r} cannot read an event that it had before: {error}. Bring its type back, then "
+                f"`holdfast retry {self._runtime.facts.id}`: nothing is lost"
+            )
+
+    def _maker(self, saved: Any) -> StepSpec | AgentSpec | None:
+        """The step or agent that a stored event is of."""
+        return None if isinstance(saved, str) or len(saved) < _WITH_MAKER else self._named(saved[3], saved[4])
+
+    def _named(self, kind: str, name: str) -> StepSpec | AgentSpec | None:
+        """A step or agent by its name, of those that the function can be seen to use."""
+        if self._makers is None:
+            self._makers = {}
+            for value in reached(self._fn):
+                if isinstance(value, Step | Agent):
+                    self._makers.setdefault((_kind(value.spec), value.name), value.spec)
+        return self._makers.get((kind, name))
+
+
+def _kind(spec: StepSpec | AgentSpec) -> str:
+    return "step" if isinstance(spec, StepSpec) else "agent"
 
 
 def _failed(tag: str, error: Exception) -> Outcome:

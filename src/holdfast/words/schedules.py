@@ -7,6 +7,7 @@ in its time zone, or the multiples of `every` since 1970. What is done about tim
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -26,6 +27,7 @@ _OVERLAPS: Final = ("skip", "queue", "cancel", "allow")
 _CATCH_UPS: Final = ("last", "all", "none")
 _NAME: Final = re.compile(r"[\w.:-]{1,150}", re.ASCII)
 _SHORTEST_MS: Final = 1_000
+_CHANGE_S: Final = 3 * 3600  # before and after a change of the clock, in which no search begins
 _LONGEST_CRON: Final = 200  # characters
 ON_TIME_MS: Final = 60_000  # a time that is begun so late was not missed
 
@@ -170,17 +172,31 @@ def next_time(schedule: Schedule, after: int) -> int | None:
 
 
 def last_time(schedule: Schedule, until: int) -> int | None:
-    """Find the last time before or at a moment, whatever lies between: nothing is counted through."""
+    """Find the last time before or at a moment, whatever lies between: nothing is counted through.
+
+    Where clocks change by half an hour, cronsim finds other times backwards than forwards: so it only tells where to look.
+    """
     if schedule.cron is None:
         return until - until % schedule.every_ms
+    last: int | None
     for each in _cron(schedule, until + 1, reverse=True):
-        if (at := _ms(each)) <= until:
-            return at
+        found = itertools.takewhile(lambda at: at <= until, times(schedule, _ms(each) - 1))
+        if (last := max(found, default=None)) is not None:
+            return last
     return None
 
 
 def _cron(schedule: Schedule, at: int, *, reverse: bool = False) -> Iterator[datetime]:
-    begin = datetime.fromtimestamp(at / 1000, UTC).astimezone(ZoneInfo(schedule.tz))
+    """Walk through the times from a moment on; some may be before it.
+
+    Where clocks change by half an hour, what cronsim finds behind the change depends on where it begins: so that is before it.
+    """
+    zone = ZoneInfo(schedule.tz)
+    before, begin, behind = (
+        datetime.fromtimestamp(at / 1000 + s, UTC).astimezone(zone) for s in (-_CHANGE_S, 0, _CHANGE_S)
+    )
+    if not reverse and before.utcoffset() != behind.utcoffset():
+        begin = before
     return iter(_cronsim().CronSim(schedule.cron or "", begin, reverse=reverse))
 
 
@@ -278,3 +294,19 @@ def loaded(text: str) -> Schedule:
         told.get("cron"), every=None if every is None else every / 1000, tz=told.get("tz", "UTC"),
         jitter=told.get("jitter_ms", 0) / 1000, overlap=told["overlap"], catch_up=told["catch_up"],
     )  # fmt: skip
+
+
+def problem(text: str) -> str | None:
+    """Say why this process cannot read a schedule that another wrote: it lacks the time zone, or cronsim."""
+    try:
+        loaded(text)
+    except (BadArguments, LookupError, TypeError, ValueError) as error:
+        return str(error)
+    return None
+
+
+def words_of(text: str) -> tuple[str, str, str]:
+    """Tell of a schedule that `stored` wrote what can be told although it cannot be read: its times, `overlap` and `catch_up`."""
+    told = json.loads(text)
+    line = " ".join(str(told[name]) for name in ("cron", "tz") if told.get(name) not in (None, "UTC"))
+    return line, told.get("overlap", ""), told.get("catch_up", "")

@@ -7,9 +7,8 @@ the one that was named last. So two versions of an agent can be served by one pr
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Iterator
-from types import CodeType, FunctionType, ModuleType
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from holdfast.declare import Agent, Step
@@ -18,6 +17,7 @@ from holdfast.runtime import AgentSpec
 from holdfast.store.contract import WorkerStore
 from holdfast.values.codec import Shape
 from holdfast.verbs.announcements import subscribed
+from holdfast.verbs.names import reached
 from holdfast.verbs.triggers import Trigger
 from holdfast.words.limits import default_texts
 from holdfast.words.triggers import TriggerSpec
@@ -29,14 +29,11 @@ from holdfast.words.triggers import TriggerSpec
 # code are followed: globals, closures, what modules and plain containers hold, through plain functions and other agents.
 # An agent that is found in no such way must be named in `agents=`.
 
-_MOST_FUNCTIONS = 1_000
-_MOST_VALUES = 100
-
 
 def called_by(spec: AgentSpec | TriggerSpec) -> list[AgentSpec]:
     """Every other agent that this one's code can be seen to use."""
     found: dict[str, AgentSpec] = {}
-    for value in _reached(spec):
+    for value in reached(spec.fn):
         if isinstance(value, Agent):
             found.setdefault(value.name, value.spec)
     return [other for other in found.values() if other is not spec]
@@ -46,57 +43,9 @@ def results_of(spec: AgentSpec, name: str) -> list[Shape]:
     """The types of what steps and agents of this name return, of those that this agent's code can be seen to use."""
     return [
         value.spec.signature.returns
-        for value in _reached(spec)
+        for value in reached(spec.fn)
         if isinstance(value, Agent | Step) and value.name == name
     ]
-
-
-def _reached(spec: AgentSpec | TriggerSpec) -> Iterator[Any]:
-    """Everything that the code of an agent or a trigger names, and that of the agents and plain functions among it."""
-    seen: set[int] = set()
-    waiting: list[Any] = [spec.fn]
-    while waiting and len(seen) < _MOST_FUNCTIONS:
-        function = waiting.pop()
-        if id(function) in seen or not isinstance(function, FunctionType) or _names_nobody(function):
-            continue
-        seen.add(id(function))
-        for value in _used(function):
-            yield value
-            if isinstance(value, Agent):
-                waiting.append(value.fn)
-            elif isinstance(value, FunctionType):
-                waiting.append(value)
-
-
-def _names_nobody(function: FunctionType) -> bool:
-    """Is it a function of the standard library, or one of ours that was given nothing of a user's?"""
-    module = (function.__module__ or "").partition(".")[0]
-    return module in sys.stdlib_module_names or (module == "holdfast" and not function.__closure__)
-
-
-def _used(function: FunctionType) -> Iterator[Any]:
-    names = set(_names(function.__code__))
-    values = [function.__globals__[name] for name in names if name in function.__globals__]
-    for cell in function.__closure__ or ():
-        try:
-            values.append(cell.cell_contents)
-        except ValueError:
-            continue  # not filled yet
-    for value in values:
-        yield value
-        if isinstance(value, ModuleType):
-            yield from [vars(value)[name] for name in names if name in vars(value)]
-        elif isinstance(value, dict):
-            yield from list(value.values())[:_MOST_VALUES]
-        elif isinstance(value, list | tuple | set | frozenset):
-            yield from list(value)[:_MOST_VALUES]
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
 
 
 Given = Agent[..., Any] | Trigger[..., Any] | ModuleType  # to a worker, to be served

@@ -22,7 +22,9 @@ from holdfast.errors import BadArguments, Permanent
 from holdfast.store.changes import Changes
 from holdfast.store.contract import WorkerStore
 from holdfast.store.notifications import KIND, NEWS, NotificationRow, outgoing
+from holdfast.store.triggers import RETENTION_MS
 from holdfast.words.harmless import logger
+from holdfast.words.model import RunRow
 from holdfast.words.notifications import LATE_MS, STUCK, Target, as_slack, scheme, signatures, stuck
 from holdfast.words.triggers import Delivery, TriggerSpec
 from holdfast.words.webhooks import secret_bytes
@@ -37,9 +39,9 @@ _AT_ONCE: Final = 8  # messages of one notification that are on their way from h
 _LOOK_EVERY_S: Final = 0.05  # at most, however much is committed
 _MOVE_EVERY_S: Final = 30.0  # places of notifications behind which nothing was told
 _STUCK_EVERY_MS: Final = 10_000
-_MOST_STUCK: Final = 1_000  # runs that are looked at
+_STUCK_AT_ONCE: Final = 1_000  # runs that are looked at together
 _WRITTEN_AT_ONCE: Final = 100
-_MOST_TOLD: Final = 10_000
+_MOST_TOLD: Final = 100_000
 
 
 class Notifications(Deliveries):
@@ -104,8 +106,10 @@ class Notifications(Deliveries):
         return str(error) if isinstance(error, senders.Undelivered | Permanent) else super()._told_of(error)
 
     async def _tend(self) -> None:
-        """Delete messages that are old, now and then."""
+        """Give up messages that nobody could send for a month, and delete what is old, now and then."""
         if time.monotonic() >= self._prune_at:
+            while await self._store.give_up_messages(self._store.clock.now() - RETENTION_MS):
+                pass
             await self._prune()
 
     # What is to be told
@@ -134,18 +138,25 @@ class Notifications(Deliveries):
         now = self._store.clock.now()
         if not 0 <= now - self._stuck_at < _STUCK_EVERY_MS:
             self._stuck_at = now
-            found = [
-                (name, message)
-                for run in await self._store.stuck(LATE_MS, _MOST_STUCK)
-                for name, target in wanting
-                if (message := stuck(name, target, run, now)) is not None and message.id not in self._written
-            ]
-            for first in range(0, len(found), _WRITTEN_AT_ONCE):
-                await self._store.tell(found[first : first + _WRITTEN_AT_ONCE])
             if len(self._written) > _MOST_TOLD:
                 self._written.clear()  # what is written already is not written again
-            self._written.update(message.id for _, message in found)
+            runs = await self._store.halted(LATE_MS, _STUCK_AT_ONCE)
+            while runs:
+                await self._write_stuck(runs, wanting, now)
+                more = len(runs) == _STUCK_AT_ONCE
+                runs = await self._store.halted(LATE_MS, _STUCK_AT_ONCE, runs[-1]) if more else []
         return self._stuck_at + _STUCK_EVERY_MS
+
+    async def _write_stuck(self, runs: list[RunRow], wanting: list[tuple[str, Target]], now: int) -> None:
+        found = [
+            (name, message)
+            for run in runs
+            for name, target in wanting
+            if (message := stuck(name, target, run, now)) is not None and message.id not in self._written
+        ]
+        for first in range(0, len(found), _WRITTEN_AT_ONCE):
+            await self._store.tell(found[first : first + _WRITTEN_AT_ONCE])
+        self._written.update(message.id for _, message in found)
 
     # Messages
 

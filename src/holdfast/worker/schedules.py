@@ -17,12 +17,14 @@ from holdfast.store.contract import WorkerStore
 from holdfast.store.runs import NewRun
 from holdfast.store.schedules import LONGEST_INPUT, NEWS, Declared, template
 from holdfast.values.codec import hashed
+from holdfast.words.harmless import logger
 from holdfast.words.limits import lane_of
 from holdfast.words.schedules import stored
 from holdfast.worker.agents import Served
 from holdfast.worker.measures import Measures
 from holdfast.worker.rounds import AT_ONCE, Round
 
+_log = logger("holdfast")
 _DECLARE_EVERY_S: Final = 30.0
 
 
@@ -52,6 +54,7 @@ class Schedules(Round):
         self._store, self._measures = store, measures
         self._declared: list[Declared] = []
         self._declare_at = 0.0  # in the time of time.monotonic()
+        self._unread: dict[str, str] = {}  # times of schedules that this process cannot read, and why
 
     def serve(self, served: Served) -> None:
         """Declare the schedules of these agents from now on. `BadArguments` if the arguments of one do not fit its agent."""
@@ -63,14 +66,19 @@ class Schedules(Round):
         if time.monotonic() >= self._declare_at:
             await self._store.declare_schedules(self._declared)
             self._declare_at = time.monotonic() + _DECLARE_EVERY_S
-        due = await self._store.next_schedule()
+        due = await self._store.next_schedule(self._unread)
         return due if due is None or not await self._begin(due) else AT_ONCE
 
     async def _begin(self, due: int) -> bool:
-        """Begin what is due, if the first is; were there any runs?"""
+        """Begin what is due, if the first is; may there be more?"""
         late_ms = self._store.clock.now() - due
         if late_ms < 0:
             return False
-        runs, missed = await self._store.begin_due()
+        known = len(self._unread)
+        runs, missed = await self._store.begin_due(self._unread)
+        for times, problem in list(self._unread.items())[known:]:
+            _log.warning(
+                "this worker leaves schedules with the times %s to others, which begin their runs: %s", times, problem
+            )
         self._measures.begin(len(runs), missed, late_ms / 1000)
-        return bool(runs)
+        return bool(runs) or len(self._unread) > known

@@ -442,6 +442,7 @@ SELECT {schedule} FROM schedules WHERE name = :name FOR UPDATE
 
 -- name: due_schedules
 SELECT {schedule} FROM schedules WHERE due_at <= :now AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
+  AND times NOT IN (SELECT value FROM json_each(:ids))
 ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
 
 -- name: insert_runs
