@@ -19,7 +19,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -113,6 +113,7 @@ class Folder:
         self.heard: set[str] = set()  # paths of which something was heard
         self.scan_at = self.see_at = 0.0
         self.watched = False
+        self.rests_until = 0.0  # a look at all of it takes no more than a share of the time
         self._said: set[str] = set()
 
     def hear(self, place: str) -> bool:
@@ -278,7 +279,8 @@ class Files(Round):
             found = await asyncio.to_thread(folder.scan)
             folder.note(found, began)
             took = time.monotonic() - began
-            folder.scan_at = began + max(_SCAN_EVERY_S if folder.watched else _POLL_EVERY_S, took * _SHARE)
+            folder.rests_until = began + took * _SHARE
+            folder.scan_at = max(began + (_SCAN_EVERY_S if folder.watched else _POLL_EVERY_S), folder.rests_until)
             if began >= folder.see_at:
                 await self._see(folder)
                 folder.see_at = began + _SEE_EVERY_S
@@ -332,14 +334,17 @@ class Files(Round):
                 return
             try:
                 if await asyncio.to_thread(os.path.isdir, folder.root):
-                    changes = library.awatch(folder.root, watch_filter=None, debounce=200, step=50, recursive=True)
+                    changes = library.awatch(
+                        folder.root, watch_filter=None, debounce=200, step=50, recursive=True, rust_timeout=1_000,
+                        yield_on_timeout=True,
+                    )  # fmt: skip
                     async with contextlib.aclosing(changes):
-                        folder.watched, folder.scan_at = (
-                            True,
-                            0.0,
-                        )  # what came before it listened is found by a look at all
-                        self.wake()
+                        folder.watched, listens = True, False
                         async for found in changes:
+                            # What came before it listened, or into a new folder before that was listened to, is not told.
+                            if not listens or await asyncio.to_thread(_names_folder, found):
+                                folder.scan_at, listens = min(folder.scan_at, folder.rests_until), True
+                                self.wake()
                             if [place for _, place in found if folder.hear(place)]:
                                 self.wake()
             except Exception as problem:
@@ -351,3 +356,8 @@ class Files(Round):
                     told = True
             folder.watched = False
             await asyncio.sleep(_WATCH_AGAIN_S)
+
+
+def _names_folder(changes: Iterable[tuple[Any, str]]) -> bool:
+    """Is one of the changes about a folder?"""
+    return any(Path(place).is_dir() for _, place in changes)
