@@ -261,4 +261,4 @@ async def test_messages_that_nobody_sends_are_dead_after_a_while(place: Place) -
         assert (await store.audit())[0]["action"] == "notification_dead"
         assert (await store.replay_delivery(outgoing("ops"), row.key, **HAND)).status == "new"
         assert await store.give_up_messages(clock.time) == 0
-        assert await store.prune_deliveries(clock.time + 1) == 500
+        assert await store.prune_deliveries(clock.time + 1) == 501  # and what came for a trigger that nobody declares
