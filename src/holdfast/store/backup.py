@@ -344,9 +344,9 @@ def _checked(db: apsw.Connection, path: str) -> tuple[str, int]:
         other = f"it is some other program's (it has a table {min(tables)!r})" if tables else "it is empty"
         raise BadArguments(f"{path!r} is no backup: {other}")
     applied: list[Any] = db.execute("SELECT number, name, checksum FROM migrations").fetchall()
-    numbers = [number for number, *_ in applied]
-    if max(numbers, default=0) > known()[-1].number and set(numbers) == set(range(1, len(numbers) + 1)):
-        missing(repr(path), applied, known())  # first: what else it has may be unknown here; with a gap it is damaged
+    newest, name, _ = max(applied, default=(0, "", ""), key=lambda row: row[0])
+    if newest > known()[-1].number and isinstance(name, str):  # one that has no name is damaged
+        missing(repr(path), applied, known())  # first: what else it has may be unknown here
     found = db.execute("SELECT id, backup_of, backup_at, checksum FROM identity").get if "identity" in tables else None
     if found is None or found[3] is None:
         raise BadArguments(f"{path!r} is a store and no backup; make one of it with `holdfast backup`")
