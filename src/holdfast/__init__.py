@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from holdfast.client.announcements import Published
     from holdfast.client.approvals import Approval
     from holdfast.client.bundles import Bundle, Imported, MoveReceipt
     from holdfast.client.client import Client, open, restore_backup
@@ -180,6 +181,7 @@ __all__ = [
     "Permanent",
     "Plan",
     "Progress",
+    "Published",
     "Rate",
     "Reason",
     "Receipt",
@@ -295,6 +297,7 @@ _HOMES = {
     "holdfast.words.loops": "Loops",
     "holdfast.words.people": "Actor",
     "holdfast.words.progress": "Progress",
+    "holdfast.client.announcements": "Published",
     "holdfast.client.approvals": "Approval",
     "holdfast.client.bundles": "Bundle Imported MoveReceipt",
     "holdfast.client.keys": "Key Keys",

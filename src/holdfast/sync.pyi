@@ -27,6 +27,7 @@ from holdfast.verbs.triggers import Trigger
 from holdfast.words.budget import Budget
 from holdfast.words.calls import KeptAs
 from holdfast.words.durations import Duration
+from holdfast.words.model import Published
 from holdfast.words.people import Actor
 from holdfast.words.retry import Retry
 from holdfast.words.schedules import Schedule
@@ -966,7 +967,7 @@ class Client:
             BadArguments: The store is not held.
         """
 
-    def publish(self, name: str, value: Any = ..., *, key: str | None = ...) -> str:
+    def publish(self, name: str, value: Any = ..., *, key: str | None = ...) -> Published:
         """Publish an announcement for whoever waits for it: agents declared with `On`, and runs in `next_event`.
 
         Args:
@@ -975,7 +976,8 @@ class Client:
             key: Announcements of a name with one key are one, for 30 days. Give one where a request may be made again.
 
         Returns:
-            The id of the announcement.
+            The id of the announcement. `created` says whether it was published now; if not, `before` says when, and `differs`
+            whether with another value, which holds.
 
         Raises:
             BadArguments: The name or the key cannot be used.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from typing import Any
 
 import pytest
@@ -62,7 +63,7 @@ async def test_a_run_that_was_moved_waits_in_its_new_store(tmp_path):
 
 
 async def test_plain_code_publishes(tmp_path):
-    def plain() -> tuple[str, str]:
+    def plain() -> tuple[holdfast.Published, holdfast.Published]:
         with holdfast.sync.open(f"sqlite:{tmp_path / 'runs.db'}", agents=[ship]) as hf:
             first, again = (hf.publish("sold", sale(7), key="k") for _ in range(2))
             with pytest.raises(holdfast.BadArguments, match="cannot name an announcement"):
@@ -71,6 +72,11 @@ async def test_plain_code_publishes(tmp_path):
 
     first, again = await asyncio.to_thread(plain)
     assert first == again
+    assert (first.created, first.before) == (True, None)
+    assert (again.created, again.differs) == (False, False)
+    assert again.before is not None and again.before.tzinfo is not None
+    copied = pickle.loads(pickle.dumps(again))
+    assert (copied, copied.before, copied.created) == (again, again.before, False)
     async with holdfast.open(f"sqlite:{tmp_path / 'runs.db'}", agents=[ship]) as hf:
         async for event in hf.events():  # the worker before may not have come to it
             if event.kind == "run.completed":

@@ -8,11 +8,11 @@ import json
 import pytest
 from tests.store.places import TTL, ManualClock, Place, finish, owned, park, write
 
-from holdfast.store.announcements import NewAnnouncement, NewSubscription
+from holdfast.store.announcements import Announced, NewAnnouncement, NewSubscription
 from holdfast.store.gatherings import GatherAct
 from holdfast.store.store import Store
 from holdfast.store.triggers import DeclaredTrigger, NewDelivery
-from holdfast.words.announcements import topic_of
+from holdfast.words.announcements import keyed_id, topic_of
 from holdfast.words.model import Event
 from holdfast.words.triggers import Gather
 
@@ -64,8 +64,8 @@ async def test_one_announcement_is_passed_on_once_to_each(place: Place) -> None:
         made = await asyncio.gather(
             *[store.announce(said("e1", value={"order": 7}), **HAND) for store in (one, two) * 3]
         )
-        assert sum(made) == 1
-        assert not await two.announce(said("e1", value={"order": 8}), **HAND)
+        assert [each.made for each in made].count(True) == 1
+        assert not (await two.announce(said("e1", value={"order": 8}), **HAND)).made
         await asyncio.gather(*[passed(store) for store in (one, two) * 3])
         assert [await heard(two, run) for run in ("r1", "r2", "r3")] == [["e1"], ["e1"], []]
         assert [await came(one, name) for name in ("ship", "count", "other")] == [["e1"], ["e1"], []]
@@ -183,10 +183,27 @@ async def test_one_that_cannot_be_passed_on_is_set_aside(
             await store.announce(said(id, value={"order": order}), **HAND)
         await passed(store)
         assert [await heard(store, run) for run in ("r", "all")] == [["e1", "e3"]] * 2
-        assert not await store.announce(said("e2"), **HAND)
+        assert not (await store.announce(said("e2"), **HAND)).made
         (deed,) = await store.audit(actions=["announcement_set_aside"])
         assert deed["data"] == {"event": "paid", "id": "e2", "error": "ArithmeticError: cannot be read"}
     assert "'paid', e2, was set aside" in caplog.text
+
+
+async def test_one_that_was_published_before_is_told_from_a_new_one(place: Place) -> None:
+    """Also when its value was passed on, and whatever the order of its keys."""
+    clock, id = ManualClock(), keyed_id("paid", "k")
+    async with place.open(clock) as store:
+        await waits(store, "r")
+        assert await store.announce(said(id, value={"order": 7, "to": "a"}), **HAND) == Announced(True, None, True)
+        first = clock.now()
+        for _ in range(2):
+            clock.time += 5
+            again = await store.announce(said(id, value={"to": "a", "order": 7}), **HAND)
+            assert again == Announced(False, first, True)
+            assert await store.announce(said(id, value={"order": 8}), **HAND) == Announced(False, first, False)
+            await passed(store)
+        assert await heard(store, "r") == [id]
+        assert len(await store.audit(actions=["publish"])) == 1
 
 
 async def test_a_run_that_has_ended_waits_no_more(place: Place) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from pydantic import Field
 
-from holdfast.http.routes import Call, Input, Nothing
+from holdfast.http.routes import Answer, Call, Input, Nothing
 
 
 class NewAnnouncement(Input):
@@ -20,13 +21,18 @@ class NewAnnouncement(Input):
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """An announcement that was published."""
+    """An announcement that was published: by this request, or before, and then when and whether with another value, which holds."""
 
     id: str
     name: str
+    created: bool
+    before: datetime | None
+    differs: bool | None
 
 
-async def publish(call: Call[Nothing, NewAnnouncement]) -> Published:
+async def publish(call: Call[Nothing, NewAnnouncement]) -> Answer:
     """Publish an announcement."""
     told = call.body
-    return Published(await call.hf.publish(told.name, told.value, key=told.key), told.name)
+    done = await call.hf.publish(told.name, told.value, key=told.key)
+    document = Published(str(done), told.name, done.created, done.before, done.differs)
+    return Answer(201 if done.created else 200, document)

@@ -32,8 +32,9 @@ from holdfast.store.inbox import put_signal
 from holdfast.store.triggers import PREFIX, DeclaredTrigger, NewDelivery, TriggerRow, keep
 from holdfast.store.work import Asking, Feature, Transaction, rows, to_json
 from holdfast.values import tagged
+from holdfast.values.codec import digest
 from holdfast.values.text import cut, type_name
-from holdfast.words.announcements import KIND, fields_of, topic_of, wanted
+from holdfast.words.announcements import KEYED, KIND, fields_of, topic_of, wanted
 from holdfast.words.harmless import logger
 
 _log = logger("holdfast.store")
@@ -41,6 +42,7 @@ NEWS: Final = " announcements"  # under this name listeners hear of a change; no
 _AT_ONCE: Final = 100  # announcements in a transaction
 _MOST_TOLD: Final = 500  # subscriptions in a transaction
 _PRUNED_AT_ONCE: Final = 500
+_DIGEST: Final = "#"  # before the digest of a value that was passed on
 OVER: Final = ("completed", "cancelled")  # what waits no more, and will not again
 
 
@@ -89,6 +91,18 @@ class NewSubscription:
 Announcing = NewAnnouncement | NewSubscription  # what the owner of a run has done with an append
 
 
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """Outcome of publishing from outside: whether it was published now, when it was published before, and whether with this value.
+
+    `same` is None where that is not known: an earlier version did not keep what tells it.
+    """
+
+    made: bool
+    before: int | None = None
+    same: bool | None = None
+
+
 class Passed(NamedTuple):
     """Outcome of a turn: how many announcements were passed on to all, and whether another worker is at it instead."""
 
@@ -99,8 +113,8 @@ class Passed(NamedTuple):
 class Announcements(Feature):
     """Announcements, published and passed on."""
 
-    async def announce(self, new: NewAnnouncement, *, by: str, via: str) -> bool:
-        """Publish from outside a run; False if there is one with this id."""
+    async def announce(self, new: NewAnnouncement, *, by: str, via: str) -> Announced:
+        """Publish from outside a run, unless there is one with this id."""
         return await self._submit(lambda tx: _announce(tx, new, by, via), journal=False, small=True, runs=())
 
     async def declare_subscriptions(self, declared: Sequence[DeclaredTrigger]) -> None:
@@ -141,11 +155,22 @@ class Announcements(Feature):
         return await self._submit(lambda tx: _prune(tx, before), journal=False)
 
 
-def _announce(tx: Transaction, new: NewAnnouncement, by: str, via: str) -> Asking[bool]:
+def _announce(tx: Transaction, new: NewAnnouncement, by: str, via: str) -> Asking[Announced]:
     made = yield from new(tx, None)
     if made:
         yield from audit.note(tx, "", by, via, "publish", {"event": new.name, "id": new.id})
-    return made or tx.again
+    if made or tx.again:
+        return Announced(made=True, same=True)
+    found = yield from tx.row("announced", id=new.id)
+    if found is None:
+        return Announced(made=False)  # it was forgotten, or committed, in this very moment
+    before, value = found
+    return Announced(False, before, None if value is None else _kept(value) == _kept(new.value))
+
+
+def _kept(value: str) -> str:
+    """The digest of a value, which stays when it was passed on; no text of a value begins with the mark."""
+    return value if value.startswith(_DIGEST) else _DIGEST + digest(value)
 
 
 def _prune(tx: Transaction, before: int) -> Asking[int]:
@@ -237,7 +262,9 @@ def _pass_on(tx: Transaction, limit: int, trying: list[AnnouncementRow]) -> Aski
             run, topic = found[-1]
             yield from tx.rows("reach", position=row.position, run=run, topic=topic)
             break
-        yield from tx.rows("passed", position=row.position)
+        yield from tx.rows(
+            "passed", position=row.position, value=_kept(row.value) if row.id.startswith(KEYED) else None
+        )
         done += 1
     for each in sorted(told):
         if each.run:

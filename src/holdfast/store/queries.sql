@@ -1828,6 +1828,10 @@ RETURNING {delivery}
 INSERT INTO announcements (id, name, value, run, published_at) VALUES (:id, :name, :value, :run, :now)
 ON CONFLICT (id) DO NOTHING RETURNING position
 
+-- name: announced
+-- When the announcement with this id was published, and its value or what is kept of it.
+SELECT published_at, value FROM announcements WHERE id = :id
+
 -- name: last_announcement
 -- The position of the last announcement.
 SELECT coalesce(max(position), 0) FROM announcements
@@ -1862,8 +1866,8 @@ ORDER BY run, topic LIMIT :limit
 UPDATE announcements SET reached_run = :run, reached = :topic WHERE position = :position
 
 -- name: passed
--- An announcement was passed on to all; its id stays for a while.
-UPDATE announcements SET passed_at = :now, value = NULL WHERE position = :position
+-- An announcement was passed on to all; its id stays for a while, and the digest of its value if others may have the same id.
+UPDATE announcements SET passed_at = :now, value = :value WHERE position = :position
 
 -- name: set_aside
 -- An announcement could not be passed on: it waits no more, and its value stays to be looked at as long as its id is known.

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from holdfast.client.announcements import Published
 from holdfast.client.client import Client
 from holdfast.client.triggers import DeliveryInfo
 from holdfast.client.waiters import Waiter
@@ -265,7 +266,7 @@ class TestClient(Client):
         row, _ = await self.store.delivery(name, delivery_key(key))
         return DeliveryInfo.of(row)
 
-    async def publish(self, name: str, value: Any = None, *, key: str | None = None) -> str:
+    async def publish(self, name: str, value: Any = None, *, key: str | None = None) -> Published:
         """Publish an announcement, and let what waits for it begin.
 
         Raises:

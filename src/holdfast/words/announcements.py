@@ -34,6 +34,7 @@ _LONGEST_FIELD: Final = 200
 _LONGEST_MATCH: Final = 2_000  # characters of one value
 _EXACT: Final = 2**53  # beyond it a float is not the whole number that it seems to be
 _DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str)  # finds where a value ends, whatever its number
+KEYED: Final = "key_"  # begins the ids that come from keys
 KIND: Final = "event"  # of the triggers that announcements come to
 GATHERED: Final = "gathered"  # the header that says of how many announcements a delivery was made
 OWN_TOPICS: Final = "holdfast:"  # begins the topics that only Holdfast sends to
@@ -203,7 +204,7 @@ def checked_key(key: str | None) -> str | None:
 
 def keyed_id(name: str, key: str) -> str:
     """The id of an announcement whose publisher gives it a key: the same for each that gives it."""
-    return f"key_{_digest(name, key)}"
+    return KEYED + _digest(name, key)
 
 
 def nth_id(call: str, nth: int) -> str:
