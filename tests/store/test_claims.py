@@ -141,7 +141,7 @@ async def test_processes_claim_each_run_once(place: Place) -> None:
 
 
 async def test_expired_lease_is_an_interruption(place: Place) -> None:
-    """A run whose lease ended is claimed by another, with a crash counted and an event that names the old owner."""
+    """A run whose lease ended is claimed by another, with a crash counted and an event that names both owners."""
     clock = ManualClock()
     async with place.open(clock) as old, place.open(clock) as young:
         row = await owned(old, "a")
@@ -153,7 +153,7 @@ async def test_expired_lease_is_an_interruption(place: Place) -> None:
         assert (taken.lease_epoch, taken.crash_count, taken.next_seq) == (2, 1, 2)
         event = (await young.journal("a"))[-1]
         assert (event.seq, event.kind, event.epoch) == (1, "run.interrupted", 2)
-        assert event.data == {"owner": old.worker_id, "epoch": 1}
+        assert event.data == {"owner": old.worker_id, "epoch": 1, "by": young.worker_id, "how": "lease"}
 
 
 async def test_two_crashes_are_claimed_alone(place: Place) -> None:

@@ -47,3 +47,25 @@ def test_an_error_is_told_once():
 
 def test_a_kind_of_a_later_version_is_told_by_its_name():
     assert told(event("moon.landed")) == "moon.landed"
+
+
+FOX, HERON = "fox-2-0123456789abcdef", "heron-1-fedcba9876543210"
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({}, "its process was gone; another went on"),
+        ({"owner": FOX, "epoch": 1}, "its process was gone; another went on"),  # as versions before wrote it
+        ({"owner": "0123456789abcdef", "epoch": 1, "by": "fedcba9876543210", "how": "dead"},
+         "its process was gone; another went on"),
+        ({"owner": FOX, "epoch": 1, "by": HERON, "how": "dead"}, "the process of fox-2 was gone; heron-1 went on"),
+        ({"owner": FOX, "epoch": 1, "by": HERON, "how": "lease"},
+         "fox-2 stood still for longer than its lease; heron-1 went on"),
+        ({"owner": "0123456789abcdef", "epoch": 1, "by": HERON, "how": "lease"},
+         "its worker stood still for longer than its lease; heron-1 went on"),
+    ],
+)  # fmt: skip
+def test_an_interruption_tells_who_went_on_and_how_it_was_noticed(data, words):
+    """By the names that workers were given; one without a name is told by what it is."""
+    assert told(Event(0, "run.interrupted", None, data)) == f"interrupted: {words}"

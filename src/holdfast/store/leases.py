@@ -54,8 +54,9 @@ class Leases(Workers):
 
         An agent is a name, for runs of no version, or a name and a version with a space between them, beside the name. The
         highest priority goes first. A run whose limit has no slot, or whose rate no turn, is held back.
-        A claimed run that was still 'running' was interrupted: `crash_count + 1` and a `run.interrupted` event. Runs
-        with two crashes or more are left out, unless `alone`: then one run is claimed, and any may be it. Never claims
+        A claimed run that was still 'running' was interrupted: `crash_count + 1` and a `run.interrupted` event, which says who
+        took it over and how that was noticed: the owner's lock was free ("dead"), or its lease was over ("lease").
+        Runs with two crashes or more are left out, unless `alone`: then one run is claimed, and any may be it. Never claims
         a run that this very incarnation is running. `sure`: a run is known to be due, so skip the cheap check before
         claiming. A run that waits is taken up to `early_ms` before its time.
         """
@@ -182,9 +183,14 @@ class Claim:
             return []
         rows = yield from tx.rows("claim", ids=to_json([run.id for run in picked]), ttl=self.ttl_ms, claim=self.name)
         claimed = {row[0]: RunRow(*row) for row in rows}
+        owners = {run.owner for run in picked if run.status == "running"}
+        # Who is buried is forgotten in the same transaction; one that is still among the workers only let its lease end.
+        known = (yield from tx.rows("known_workers", ids=to_json(sorted(map(str, owners))))) if owners else ()
+        living = {worker for (worker,) in known}
         for run in picked:
             if run.status == "running":
-                data = {"owner": run.owner, "epoch": run.epoch}
+                how = "lease" if run.owner in living else "dead"
+                data = {"owner": run.owner, "epoch": run.epoch, "by": tx.worker, "how": how}
                 yield from tx.record(run.id, run.seq, run.epoch + 1, "run.interrupted", data)
             tx.changed(run.id, News.MOVED)
         return [claimed[run.id] for run in picked]  # the statement returns them in no particular order

@@ -7,6 +7,7 @@ not. A row says what happened, and apart from that what it happened to, because 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,6 +27,7 @@ PREVIEW_CHARACTERS: Final = 160
 _INPUT_CHARACTERS: Final = 80
 _VALUE_CHARACTERS: Final = 80
 _INSTEAD: Final = 5  # replacements of a fork, in a line
+_WORKER: Final = re.compile("(.+)-[0-9a-f]{16}")  # a name, and what is random at each opening of a store
 
 Says = Callable[[Event], str]
 
@@ -287,6 +289,23 @@ def _forked(event: Event) -> str:
     return _by(what)(event) + (f"; replaced: {told}{more}" if told else "")
 
 
+def _interrupted(event: Event) -> str:
+    """Say whose process was gone and who went on; journals of earlier versions tell neither the other nor how it was noticed."""
+    by, owner = name_of(event.data.get("by")), name_of(event.data.get("owner"))
+    gone = f"the process of {owner}" if owner and by else "its process"
+    if event.data.get("how") == "lease":
+        what = f"{owner or 'its worker'} stood still for longer than its lease"
+    else:
+        what = f"{gone} was gone"
+    return f"interrupted: {what}; {by or 'another'} went on"
+
+
+def name_of(worker: object) -> str:
+    """The name that a worker was given, out of its id; empty if it was given none."""
+    found = _WORKER.fullmatch(worker) if isinstance(worker, str) else None
+    return found[1] if found else ""
+
+
 def _retried(event: Event) -> str:
     cut = event.data.get("cut")
     return _by(f"retried from before event {cut}" if "effects" in event.data else "retried from its failure")(event)
@@ -294,7 +313,7 @@ def _retried(event: Event) -> str:
 
 WORDS: Final[dict[str, Words]] = {
     # when it ended is recorded nowhere
-    "run.interrupted": Words(lambda _: "interrupted: its process was gone; another went on", tone="warn"),
+    "run.interrupted": Words(_interrupted, tone="warn"),
     "run.pausing": Words(_by("asked to pause"), tone="control"),
     "run.paused": Words(_by("paused"), tone="paused"),
     "run.resumed": Words(_by("resumed"), tone="control"),
