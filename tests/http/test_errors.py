@@ -19,6 +19,12 @@ OURS = [getattr(holdfast, name) for name in holdfast.__all__ if isinstance(getat
 OURS = [kind for kind in OURS if issubclass(kind, holdfast.HoldfastError)]
 
 
+def needed(each):
+    if each.needs is None:
+        return "a signature" if each.body is bytes else "nothing"
+    return "any token" if each.needs == "any" else each.needs
+
+
 @pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.__name__)
 def test_every_error_has_a_status_and_a_code(kind):
     """Its status stands in the server's table, its code is the name of its class, and its message is its own."""
@@ -40,7 +46,7 @@ def test_the_guide_lists_every_code_and_every_path():
     ]
     assert between(page("docs/guide/http.md"), "codes").strip() == "\n".join(rows)
     rows = ["| path | needs | |", "|---|---|---|"]
-    rows += [f"| {each.method} `{each.path}` | {each.needs or 'a signature'} | {each.says} |" for each in PATHS]
+    rows += [f"| {each.method} `{each.path}` | {needed(each)} | {each.says} |" for each in PATHS]
     assert between(page("docs/guide/http.md"), "paths").strip() == "\n".join(rows)
 
 
@@ -65,7 +71,7 @@ async def test_requests_that_are_wrong(site):
         return told["message"], answer.headers
 
     as_json = {"Content-Type": "application/json"}
-    await refused("GET", "/api", 404, "unknown_path")
+    await refused("GET", "/api/", 404, "unknown_path")
     await refused("GET", "/api/runs/", 404, "unknown_path")
     await refused("POST", "/api/runs/a/spoon", 404, "unknown_path", json={})
     _, headers = await refused("PUT", "/api/runs", 405, "wrong_method")

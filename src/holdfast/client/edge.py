@@ -12,6 +12,7 @@ import getpass
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -46,6 +47,11 @@ def user() -> str:
         return getpass.getuser()
     except (OSError, KeyError):
         return "someone"
+
+
+def version() -> str:
+    """Name the version of this package."""
+    return str(getattr(sys.modules["holdfast"], "__version__", "unknown"))
 
 
 class OpenCall(NamedTuple):

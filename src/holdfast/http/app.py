@@ -8,19 +8,21 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from holdfast.client.client import Client
 from holdfast.client.documents import json_bytes
 from holdfast.client.edge import Edge
 from holdfast.http.auth import OwnPages, Tokens
+from holdfast.http.callers import SignIn
 from holdfast.http.errors import Refused, answer
 from holdfast.http.follow import Followers
 from holdfast.http.health import Health
 from holdfast.http.login import Entrance
 from holdfast.http.openapi import description
-from holdfast.http.page import HEADERS, page
+from holdfast.http.overview import overview
+from holdfast.http.page import PAGES, Page
 from holdfast.http.paths import by_route
 from holdfast.http.requests import Receiver
 
@@ -28,16 +30,15 @@ from holdfast.http.requests import Receiver
 def application(hf: Client, guard: Tokens, followers: Followers) -> Starlette:
     """Serves what an open client offers to whom the guard knows. `followers.closing` tells all who follow to come back."""
     health = Health(Edge(hf), followers)
-    receiver = Receiver(hf, guard, followers, health.served)
-
-    async def first_page(_: Request) -> Response:
-        return HTMLResponse(page(), headers=HEADERS)
+    receiver, page = Receiver(hf, guard, followers, health.served), Page()
 
     async def openapi(_: Request) -> Response:
         return Response(_described(), media_type="application/json")
 
     routes = [
-        Route("/", first_page),
+        *(Route(path, page.document) for path in PAGES),
+        Route("/static/{path:path}", page.static),
+        Route("/api", overview),
         Route("/healthz", health.alive),
         Route("/readyz", health.ready),
         Route("/metrics", health.metrics),
@@ -49,6 +50,7 @@ def application(hf: Client, guard: Tokens, followers: Followers) -> Starlette:
     failures = {HTTPException: _lost, Exception: _failed}
     app = Starlette(routes=routes, middleware=[Middleware(OwnPages)], exception_handlers=failures)
     app.router.redirect_slashes = False
+    app.state.ways = SignIn(token=True, oidc=None)
     return app
 
 

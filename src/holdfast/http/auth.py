@@ -15,7 +15,8 @@ import re
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from datetime import datetime
+from typing import Final, Literal
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Send
@@ -28,6 +29,7 @@ from holdfast.client.tokens import RENEW, SCOPES, Scope, Token, id_in
 from holdfast.errors import HoldfastError
 from holdfast.http.connections import KEY
 from holdfast.http.errors import Refused, answer
+from holdfast.http.page import path_in
 from holdfast.http.sessions import Sessions, digest
 from holdfast.values.text import cut
 from holdfast.words.harmless import logger
@@ -44,6 +46,9 @@ _WARNED_S: Final = 24 * 3600  # how often it is said that one expires soon
 _log = logger("holdfast.http")
 
 
+Door = Literal["token", "session", "socket", "app"]
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """Somebody, what that person may do here, and the door of the audit: with the id of the token, or the user of the computer."""
@@ -52,6 +57,8 @@ class Caller:
     scopes: frozenset[Scope]
     via: str
     session: str = ""  # which one, if it is one: it can end before its token does
+    kind: Door = "token"
+    ends_at: datetime | None = None  # the credential, if it ends by itself
 
     def check(self, needs: Scope) -> None:
         """Refuse what the caller may not do."""
@@ -107,7 +114,9 @@ class OwnPages:
 def _check_page(request: Request) -> None:
     headers = request.headers
     site = headers.get("sec-fetch-site", "none")
-    proved = headers.get("authorization", "").lower().startswith("bearer ") or request.url.path.startswith("/hooks/")
+    proved = headers.get("authorization", "").lower().startswith("bearer ") or path_in(request.scope).startswith(
+        "/hooks/"
+    )
     if site in ("none", "same-origin") or proved:
         return
     link = (request.method, headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == (
@@ -115,7 +124,7 @@ def _check_page(request: Request) -> None:
         "navigate",
         "document",
     )
-    if not link or request.url.path.startswith("/api"):
+    if not link or path_in(request.scope).startswith("/api/"):
         raise Refused(
             "foreign_request", f"a browser says that a page of another site asks: Sec-Fetch-Site is {site[:20]!r}"
         )
@@ -142,7 +151,7 @@ class Tokens:
         scheme, _, secret = given.partition(" ")
         if scheme.lower() == "session":
             token = await self._of_session(request, secret.strip())
-            return replace(self.known(token), session=digest(request.cookies[cookie_of(request)]))
+            return replace(self.known(token), kind="session", session=digest(request.cookies[cookie_of(request)]))
         if scheme.lower() != "bearer":
             raise unauthorized(f"the scheme {scheme[:20]!r} is not known here; it is Bearer")
         return self.known(await self._hf.token_of(secret.strip()), id_in(secret.strip()))
@@ -152,7 +161,9 @@ class Tokens:
         if token is None:
             raise unauthorized("this token is not known, was revoked, or has expired", token=id)
         self._note(token)
-        return Caller(Actor(token.name, token.groups), frozenset(token.scopes), f"http:{token.id}")
+        return Caller(
+            Actor(token.name, token.groups), frozenset(token.scopes), f"http:{token.id}", ends_at=token.expires_at
+        )
 
     async def _of_session(self, request: Request, key: str) -> Token | None:
         if self.sessions is None:
@@ -170,7 +181,7 @@ class Tokens:
             raise unauthorized("this needs a token")
         check_local(request)
         name = user() if peer == os.getuid() else "root"
-        return Caller(Actor(name), frozenset(SCOPES), f"unix:{name}")
+        return Caller(Actor(name), frozenset(SCOPES), f"unix:{name}", kind="socket")
 
     def _note(self, token: Token) -> None:
         """Note now and then that a token is used, and warn that it expires soon."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import re
-import sys
 from typing import Any, Final
 
 from pydantic import TypeAdapter
 
+from holdfast.client.edge import version
 from holdfast.http.paths import PATHS
 from holdfast.http.routes import Endpoint
 
@@ -32,7 +32,8 @@ _PLAIN: Final = {
     "/readyz": ("Does it answer, and does its store?", "application/json", 503),
     "/metrics": ("Numbers for Prometheus.", "text/plain", 501),
     "/openapi.json": ("This document.", "application/json", None),
-    "/": ("A page for people.", "text/html", None),
+    "/": ("The dashboard, for people.", "text/html", None),
+    "/api": ("All paths in a table, for people.", "text/html", None),
 }
 _TEXT: Final = {"type": "string"}
 _BEGUN: Final = {
@@ -47,6 +48,7 @@ _CREDENTIAL: Final = {
         for name in ("code", "token")
     ]
 }
+_OPEN: Final = "Needs no token."
 _SIGNED: Final = "Needs no token, but the signature that its trigger declares."
 _TWO_HALVES: Final[dict[str, list[str]]] = {"session_cookie": [], "session_key": []}
 _PARTS: Final = {
@@ -74,7 +76,7 @@ def description() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Holdfast",
-            "version": str(getattr(sys.modules["holdfast"], "__version__", "unknown")),
+            "version": version(),
             "description": "Runs of durable agents: started, followed, controlled; and what they ask people.",
         },
         "paths": paths,
@@ -134,7 +136,7 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     made: dict[str, Any] = {
         "summary": endpoint.says,
         "operationId": _name(endpoint),
-        "description": _SIGNED if endpoint.needs is None else f"Needs a token that may {endpoint.needs}.",
+        "description": _needed(endpoint),
         "parameters": [*_parts(endpoint.path), *_query(endpoint, schemas)],
         "responses": responses,
     }
@@ -146,6 +148,12 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
         documents = {"application/json": {"schema": _schema(endpoint.body, schemas, mode="validation")}}
         made["requestBody"] = {"required": True, "content": documents}
     return made
+
+
+def _needed(endpoint: Endpoint) -> str:
+    if endpoint.needs is None:
+        return _SIGNED if endpoint.body is bytes else _OPEN
+    return "Needs any token." if endpoint.needs == "any" else f"Needs a token that may {endpoint.needs}."
 
 
 def _name(endpoint: Endpoint) -> str:

@@ -1,137 +1,155 @@
-"""The first page: what this is, and which paths there are. Until there is a dashboard."""
+"""The page: the files of the dashboard, and the one document that every address of it answers with.
+
+What agents wrote is shown by scripts of ours alone: the policy lets no other run, none of ours make markup of a text, and nothing
+be asked of another server. The document has one line that depends on the request: `<base>`, because an application may be mounted
+anywhere.
+"""
 
 from __future__ import annotations
 
-from base64 import b64encode
+import gzip
+import re
+from dataclasses import dataclass
 from hashlib import sha256
 from html import escape
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
-from holdfast.http.paths import PATHS
+from starlette.requests import Request
+from starlette.responses import Response
 
-# A code in the fragment becomes a session; what is asked for is shown, with what cannot be seen spelled out.
-_SCRIPT: Final = r"""
-const [told, end, shown] = ["told", "end", "shown"].map(id => document.getElementById(id)), nobody = told.textContent;
-const visible = text => text.replace(/[^\P{C}\n]|[\p{Zl}\p{Zp}\p{DI}\u2800]|(?<=\p{M}{4})\p{M}/gu, mark => {
-  const code = mark.codePointAt(0).toString(16);
-  return code.length > 4 ? `\\u{${code}}` : "\\u" + code.padStart(4, "0");
-});
-function kept() {
-  try {
-    const session = JSON.parse(localStorage.getItem("holdfast"));
-    return session && session.until > Date.now() ? session : null;
-  } catch { return null; }
-}
-function tell(otherwise = nobody) {
-  const session = kept();
-  if (!session) localStorage.removeItem("holdfast");
-  const until = session && new Date(session.until).toLocaleString();
-  told.textContent = visible(session ? `You are ${session.name} here until ${until}.` : otherwise);
-  end.hidden = !session;
-}
-async function ask(path, options = {}) {
-  const session = kept();
-  const headers = {...options.headers, ...(session && {Authorization: "Session " + session.key})};
-  try {
-    const answer = await fetch(path, {...options, headers});
-    if (answer.status === 401 && session && options.method !== "POST") {
-      localStorage.removeItem("holdfast");
-      tell("This session is over; the server prints a link to another one when it is started again.");
-    }
-    return [answer.ok, answer.status === 204 ? null : await answer.json()];
-  } catch {
-    return [false, {error: {message: "The server does not answer."}}];
-  }
-}
-async function begin(credential) {
-  const asked = {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify(credential)};
-  const [ok, said] = await ask("session", asked);
-  if (ok) localStorage.setItem("holdfast", JSON.stringify({...said, until: Date.now() + 1000 * said.seconds}));
-  tell(ok ? nobody : said.error.message);
-}
-const code = new URLSearchParams(location.hash.slice(1)).get("code");
-tell();
-if (code) { history.replaceState(null, "", location.pathname); begin({code}); }
-end.addEventListener("click", async () => {
-  await ask("session", {method: "DELETE"});
-  localStorage.removeItem("holdfast");
-  shown.textContent = "";
-  tell();
-});
-document.addEventListener("click", async event => {
-  const link = event.target.closest("a[data-api]");
-  if (!link) return;
-  event.preventDefault();
-  const [, said] = await ask(link.href);
-  shown.textContent = visible(JSON.stringify(said, null, 2));
-  shown.scrollIntoView();
-});
-"""
-_HASH: Final = b64encode(sha256(_SCRIPT.encode()).digest()).decode()
-HEADERS: Final = {
-    "Content-Security-Policy": f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{_HASH}'; connect-src 'self'; "
-    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+from holdfast.http.errors import Refused, answer
+
+# Every address of the dashboard; which view it is, its script reads from the address itself.
+PAGES: Final = (
+    "/", "/runs", "/runs/{id}", "/runs/{id}/conversation", "/runs/{id}/journal", "/runs/{id}/data", "/runs/{id}/audit",
+    "/runs/{id}/streams/{name:path}", "/approvals", "/approvals/{id}", "/compare", "/fleet", "/fleet/{worker:path}", "/agents",
+    "/agents/{name:path}", "/conversations", "/conversations/{id:path}", "/audit", "/sign-in",
+)  # fmt: skip
+SAFE: Final = {
     "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
 }
-_OTHERS: Final = (
-    ("GET", "/healthz", "Is the server alive?"),
-    ("GET", "/readyz", "Does it answer, and does its store?"),
-    ("GET", "/metrics", "Numbers for Prometheus."),
-    ("GET", "/openapi.json", "All of this for programs."),
+_POLICY: Final = (
+    # `base-uri` is 'self' for the one line that is filled in here; no text of an agent becomes markup.
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'self'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
-_PAGE: Final = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>Holdfast</title>
-<style>
-:root { --text: #22262b; --dim: #626a73; --line: #dfe3e8; --back: #fbfbfa; --get: #24623c; --post: #85480b; --delete: #9b2c2c }
-@media (prefers-color-scheme: dark) {
-  :root { --text: #dfe3e8; --dim: #98a2ad; --line: #32383f; --back: #16191d; --get: #7fd3a0; --post: #f0b26b; --delete: #f19a9a }
+_POWERS: Final = (
+    "accelerometer", "autoplay", "camera", "display-capture", "encrypted-media", "fullscreen", "geolocation", "gyroscope",
+    "magnetometer", "microphone", "midi", "payment", "picture-in-picture", "publickey-credentials-get", "screen-wake-lock", "usb",
+    "web-share", "xr-spatial-tracking",
+)  # fmt: skip
+HEADERS: Final = {
+    "Content-Security-Policy": _POLICY,
+    "Permissions-Policy": ", ".join(f"{power}=()" for power in _POWERS),
+    **SAFE,
 }
-body { margin: 3rem auto; max-width: 62rem; padding: 0 1.25rem; font: 1rem/1.55 system-ui, sans-serif;
-  color: var(--text); background: var(--back) }
-h1 { margin: 0; font-size: 1.6rem }
-p { max-width: 44rem; color: var(--dim) }
-table { border-collapse: collapse; width: 100%; margin: 2rem 0 }
-td { padding: .45rem 1rem .45rem 0; border-top: 1px solid var(--line); vertical-align: baseline }
-pre { overflow: auto; font: .85rem ui-monospace, monospace }
-code { font: .9rem ui-monospace, SFMono-Regular, Menlo, Consolas, monospace }
-.GET { color: var(--get) } .POST { color: var(--post) } .DELETE { color: var(--delete) }
-a { color: inherit }
-button { margin-left: .5rem; padding: 0; border: 0; background: none; font: inherit; color: inherit; text-decoration: underline;
-  cursor: pointer }
-@media (max-width: 40rem) { td { display: block; border: 0; padding: 0 } td:first-child { border-top: 1px solid var(--line);
-  padding-top: .6rem } td:last-child { padding-bottom: .6rem } }
-</style>
-</head>
-<body>
-<h1>Holdfast</h1>
-<p>This server shows runs of agents, starts them, and lets people answer what agents ask. It carries none itself: workers do.</p>
-<p><span id="told">Every request needs a token; the link that the server printed when it was started begins a session here.</span>
-<button id="end" hidden>End the session</button></p>
-<table>
-ROWS
-</table>
-<pre id="shown"></pre>
-<script>SCRIPT</script>
-</body>
-</html>
-"""
+_TYPES: Final = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".ico": "image/x-icon",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+    ".webmanifest": "application/manifest+json",
+    ".woff2": "font/woff2",
+}
+_PACKED: Final = (".png", ".woff2")  # no smaller by gzip
+_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*", re.ASCII)
+_BASE: Final = re.compile(rb"<base\b[^>]*>")
+FOLDER: Final = Path(__file__).parent / "static"
 
 
-def page() -> str:
-    """The page as HTML."""
-    rows = [(each.method, each.path, each.says) for each in PATHS]
-    filled = _PAGE.replace("ROWS", "\n".join(_row(*each) for each in (*rows, *_OTHERS)))
-    return filled.replace("SCRIPT", _SCRIPT)
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file as it is sent, and what tells whether it has changed since it was read."""
+
+    mark: tuple[int, int]  # when it was written, and its size
+    body: bytes
+    small: bytes  # as gzip; empty if that is no smaller
+    tag: str
 
 
-def _row(method: str, path: str, says: str) -> str:
-    shown = f"<code>{escape(path)}</code>"
-    if method == "GET" and "{" not in path:
-        asked = " data-api" if path.startswith("/api/") else ""
-        shown = f'<a href="{escape(path[1:])}"{asked}>{shown}</a>'
-    return f'<tr><td><code class="{method}">{method}</code></td><td>{shown}</td><td>{escape(says)}</td></tr>'
+def mount_of(scope: Any) -> str:
+    """Name the path under which the application is mounted, without a slash at its end."""
+    return str(scope.get("root_path", "")).rstrip("/")
+
+
+def path_in(scope: Any) -> str:
+    """Name the path that is asked for, below where the application is mounted."""
+    path, mount = str(scope["path"]), mount_of(scope)
+    return path[len(mount) :] if mount and path.startswith(f"{mount}/") else path
+
+
+class Page:
+    """The files of a folder, read when they are asked for and again when they have changed."""
+
+    def __init__(self, folder: Path = FOLDER) -> None:
+        self._folder = folder.resolve()
+        self._read: dict[str, _File] = {}
+
+    async def document(self, request: Request) -> Response:
+        """Answer with the document of the dashboard, whichever of its addresses was asked for."""
+        found = self._file("index.html")
+        if found is None:
+            return answer(Refused("unknown_path", "this installation has no dashboard: its files are missing"))
+        base = f'<base href="{escape(mount_of(request.scope))}/">'.encode()
+        return _sent(request, _made(found.mark, _BASE.sub(lambda _: base, found.body, count=1)), ".html")
+
+    async def static(self, request: Request) -> Response:
+        """Answer with a file, if there is one of this name."""
+        name = request.path_params["path"]
+        found = self._file(name)
+        if found is None:
+            return answer(Refused("unknown_path", f"there is nothing at {request.url.path!r}"))
+        return _sent(request, found, Path(name).suffix)
+
+    def _file(self, name: str) -> _File | None:
+        """Read a file of the folder; None for whatever leads out of it or is none that a browser is sent."""
+        if not _NAME.fullmatch(name) or Path(name).suffix not in _TYPES:
+            return None
+        path = self._folder / name
+        try:
+            if not path.resolve().is_relative_to(self._folder) or not path.is_file():
+                return None
+            found = path.stat()
+            mark = found.st_mtime_ns, found.st_size
+            kept = self._read.get(name)
+            if kept is None or kept.mark != mark:
+                kept = self._read[name] = _made(mark, path.read_bytes(), pack=path.suffix not in _PACKED)
+        except OSError:
+            return None
+        return kept
+
+
+def _made(mark: tuple[int, int], body: bytes, *, pack: bool = True) -> _File:
+    small = gzip.compress(body, 6, mtime=0) if pack else b""
+    return _File(mark, body, small if len(small) < len(body) else b"", sha256(body).hexdigest()[:32])
+
+
+def _sent(request: Request, file: _File, suffix: str) -> Response:
+    """Make the response; `no-cache` lets browsers keep a file, and ask whether it is still the same."""
+    small = bool(file.small) and _takes_gzip(request.headers.get("accept-encoding", ""))
+    tag = f'"{file.tag}-gz"' if small else f'"{file.tag}"'
+    headers = {**HEADERS, "Cache-Control": "no-cache", "ETag": tag, "Vary": "Accept-Encoding"}
+    if _has(request.headers.get("if-none-match", ""), tag):
+        return Response(status_code=304, headers=headers)
+    if small:
+        headers["Content-Encoding"] = "gzip"
+    return Response(file.small if small else file.body, 200, headers, _TYPES[suffix])
+
+
+def _takes_gzip(accepted: str) -> bool:
+    for part in accepted.lower().split(","):
+        name, _, more = part.partition(";")
+        if name.strip() in ("gzip", "*"):
+            return not re.fullmatch(r"\s*q=0(\.0*)?\s*", more)
+    return False
+
+
+def _has(tags: str, tag: str) -> bool:
+    return tags.strip() == "*" or tag in (each.strip().removeprefix("W/") for each in tags.split(","))

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from holdfast.client.info import RunEvent
 from holdfast.client.streams import Chunk
-from holdfast.http import announcements, approvals, history, notifications, runs, schedules, triggers, webhooks
+from holdfast.http import announcements, approvals, callers, history, notifications, runs, schedules, triggers, webhooks
 from holdfast.http.routes import Endpoint
 
 _FOLLOWED: Final = {204: ("There is nothing behind Last-Event-ID, and nothing will come.", None)}
@@ -99,6 +99,8 @@ PATHS: Final[tuple[Endpoint, ...]] = (
              "write", triggers.Dismissed, body=triggers.Dismiss),
     Endpoint("POST", "/hooks/{name}", "Take a webhook: verify it, keep it once for a worker, and answer.", webhooks.take,
              None, webhooks.Received, body=bytes),
+    Endpoint("GET", "/api/me", "Who asks, what that caller may do, and what is asked.", callers.me, "any", callers.Me),
+    Endpoint("GET", "/api/sign-in", "How a browser can begin a session here.", callers.sign_in, None, callers.SignIn),
     Endpoint("GET", "/api/agents", "The agents that can be started, with the schemas of their arguments.", runs.agents,
              "read", runs.Agents),
 )  # fmt: skip

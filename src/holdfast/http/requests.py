@@ -102,7 +102,9 @@ class Receiver:
 
         async def allowed(more: Scope | None = None) -> Caller:
             caller = await self._guard(request)
-            caller.check(needs if more is None else more)
+            wanted = needs if more is None else more
+            if wanted != "any":
+                caller.check(wanted)
             return caller
 
         _check_text(request)
@@ -128,7 +130,7 @@ class Receiver:
             may = Permission((caller.via, caller.session, needs), allowed, caller.via)
             hf = Edge(self._hf).through(caller.actor, caller.via)
             try:
-                done = await endpoint.do(Call(hf, caller.actor, query, body, request, self._followers, may))
+                done = await endpoint.do(Call(hf, caller.actor, query, body, request, self._followers, may, caller))
             except HoldfastError as error:
                 if "read" not in caller.scopes:
                     _tell_no_more(error, needs)
@@ -161,7 +163,7 @@ async def _nothing_more(*_: object) -> NoReturn:
     raise unauthorized("this needs a token")
 
 
-def _tell_no_more(error: HoldfastError, needs: Scope) -> None:
+def _tell_no_more(error: HoldfastError, needs: str) -> None:
     """Leave out of an error what only a caller who may read is told. What does not fit a question says what it shows."""
     if isinstance(error, Stale):
         error.approval = None

@@ -1,4 +1,4 @@
-"""Endpoints: one row says all of a path. Routing, checks, /openapi.json and the first page are made from it."""
+"""Endpoints: one row says all of a path. Routing, checks, /openapi.json and /api are made from it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from holdfast.client.client import Client
 from holdfast.client.tokens import Scope
+from holdfast.http.auth import Caller
 from holdfast.http.follow import Followers, Permission, Source
 from holdfast.words.people import Actor
 
@@ -41,6 +42,7 @@ class Call(Generic[Q, B]):
     request: Request
     followers: Followers
     allowed: Permission
+    caller: Caller | None = None  # None where no credential is needed
 
     def __getitem__(self, name: str) -> str:
         """A part of the path."""
@@ -72,7 +74,8 @@ class Endpoint:
     path: str
     says: str
     do: Callable[[Call[Any, Any]], Awaitable[Any]]
-    needs: Scope | None  # None: no token; what is sent has its own proof, which `do` checks
+    # "any": whoever is known. None: nobody need be; what is sent may have its own proof, which `do` checks.
+    needs: Scope | Literal["any"] | None
     answers: Any  # the type of the document
     query: type[Input] = Nothing
     body: Any = None  # a type, if it takes a document; `bytes`, if `do` reads what comes by itself

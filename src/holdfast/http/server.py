@@ -20,6 +20,7 @@ from typing import Final
 import uvicorn
 
 from holdfast.client.client import Client
+from holdfast.client.edge import version
 from holdfast.errors import BadArguments
 from holdfast.http.app import application
 from holdfast.http.auth import Tokens
@@ -126,7 +127,8 @@ async def serving(
     followers, doors = Followers(), Doors((limits or Limits()).affordable())
     config = uvicorn.Config(
         application(hf, guard, followers), log_config=None, access_log=False, lifespan="off", ws="none",
-        proxy_headers=False, server_header=False, headers=[("X-Content-Type-Options", "nosniff")], timeout_graceful_shutdown=END_S,  # type: ignore[arg-type]
+        proxy_headers=False, server_header=False, timeout_graceful_shutdown=END_S,  # type: ignore[arg-type]
+        headers=[("X-Content-Type-Options", "nosniff"), ("X-Holdfast-Version", version())],
         http=functools.partial(Connection, doors), backlog=AT_ONCE,  # type: ignore[arg-type]
     )  # fmt: skip
     server = _Server(config)

@@ -16,7 +16,7 @@ from tests.security.fuzzers.texts import Fixed
 from holdfast.http.paths import PATHS
 from holdfast.http.routes import Endpoint
 
-OPEN = ("/", "/healthz", "/readyz", "/metrics", "/openapi.json")
+OPEN = ("/", "/runs/a", "/static/index.html", "/api", "/healthz", "/readyz", "/metrics", "/openapi.json")
 METHODS = (
     "GET",
     "POST",

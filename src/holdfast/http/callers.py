@@ -1,0 +1,61 @@
+"""Callers: who a request comes from, as that caller is told it; and how a browser may become one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from holdfast.client.edge import Edge, version
+from holdfast.client.tokens import SCOPES, Scope
+from holdfast.http.auth import Door
+from holdfast.http.routes import Call, Nothing
+from holdfast.words.durations import moment
+
+
+@dataclass(frozen=True, slots=True)
+class Me:
+    """The caller, and what is asked."""
+
+    name: str
+    groups: list[str]
+    scopes: list[Scope]
+    only: dict[str, str] | None  # labels of the runs that are there for this caller
+    question: str | None  # the one that this caller may see and decide, if it is one
+    via: Door
+    version: str
+    store: Literal["sqlite", "postgresql"]
+    now: datetime
+    ends_at: datetime | None  # when the credential ends
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """Somebody else who knows people, by the name that is written on the button."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignIn:
+    """The ways in which a browser can begin a session here."""
+
+    token: bool
+    oidc: Provider | None
+
+
+async def me(call: Call[Nothing, None]) -> Me:
+    """Tell a caller who that is."""
+    caller, edge = call.caller, Edge(call.hf)
+    assert caller is not None  # the row says that somebody must be there
+    may = [scope for scope in SCOPES if scope in caller.scopes]
+    return Me(
+        caller.actor.name, list(caller.actor.groups), may, None, None, caller.kind,
+        version(), "sqlite" if edge.url.startswith("sqlite") else "postgresql", moment(edge.now()), caller.ends_at,
+    )  # fmt: skip
+
+
+async def sign_in(call: Call[Any, Any]) -> SignIn:
+    """Tell a browser what it can offer to somebody who is nobody yet."""
+    ways: SignIn = call.request.app.state.ways
+    return ways
