@@ -25,6 +25,7 @@ def worked(holds):
 
 
 def test_made_steered_and_sent_again(cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.setenv("HOLDFAST_NOTIFY_NETWORKS", "127.0.0.0/8 ::1")
     status = {"now": 410}
     with Receiver(lambda _: status["now"]) as receiver:
@@ -51,6 +52,11 @@ def test_made_steered_and_sent_again(cli, monkeypatch):
         assert cli.json("notify", "chat", "--pause")["state"] == "paused"
         assert "active" in cli("notify", "chat", "--resume").stdout
         assert "is deleted" in cli("notify", "chat", "--delete").stdout
+        deeds = cli.json("audit")["audit"]
+        assert {deed["subject"] for deed in deeds} == {"notification chat"}
+        lines = cli("audit").stdout.splitlines()[1:]
+        assert len(lines) == len(deeds) == 6 and all("notification chat" in line for line in lines)
+        assert f"notification.test {message['id']}" in lines[1], "the message that died"
         assert cli.json("notify")["notifications"] == []
         assert "Nobody is told of anything" in cli("notify").stdout
 

@@ -25,7 +25,8 @@ def served():
     asyncio.run(main())
 
 
-def test_listed_made_and_steered(cli):
+def test_listed_made_and_steered(cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
     served()
     (declared,) = cli.json("schedules")["schedules"]
     assert (declared["name"], declared["declared"], declared["state"]) == ("weekly", True, "active")
@@ -48,6 +49,10 @@ def test_listed_made_and_steered(cli):
     cli("delete", run)
     assert "is deleted" in cli("schedules", "s", "--delete").stdout
     assert [each["name"] for each in cli.json("schedules")["schedules"]] == ["weekly"]
+    deeds = [deed for deed in cli.json("audit")["audit"] if deed["action"] != "delete"]
+    assert {deed["subject"] for deed in deeds} == {"schedule s"}
+    lines = [line for line in cli("audit").stdout.splitlines()[1:] if " delete " not in line]
+    assert len(lines) == len(deeds) and all("schedule s" in line for line in lines), lines
 
 
 def test_what_is_refused(cli):

@@ -109,6 +109,10 @@ def test_replayed_and_forgotten(cli):
     audit = cli("audit").stdout
     assert "replay_delivery" in audit
     assert "delete_trigger" in audit
+    deeds = cli.json("audit", "--action", "delete_trigger", "--action", "replay_delivery")["audit"]
+    assert {deed["subject"] for deed in deeds} == {"trigger mail"}
+    assert all("trigger mail" in line for line in audit.splitlines() if "_trigger" in line or "_delivery" in line)
+    assert "trigger mail  bad1" in audit
 
 
 def test_what_is_refused(cli):

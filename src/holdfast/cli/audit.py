@@ -1,4 +1,4 @@
-"""`holdfast audit`, and `show --audit`: who did what to which run."""
+"""`holdfast audit`, and `show --audit`: who did what to which run, schedule, trigger or notification."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def audit(
     run: str | None, by: str | None, actions: tuple[str, ...], limit: int, before: int | None, erase: bool,
     older_than: str | None, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Print who did what to which run.
+    """Print who did what to which run, schedule, trigger or notification.
 
     Also through which door, and what was approved. --erase takes values out; who did what, and when, stays.
     """
@@ -94,10 +94,10 @@ async def _erase(url: str | None, run: str | None, by: str | None, older_than: s
 
 
 def _table(deeds: list[Deed], *, of_one: bool) -> Table:
-    made = table("when", "who", "via", "what", *(() if of_one else ("run",)), "why")
+    made = table("when", "who", "via", "what", *(() if of_one else ("to",)), "why")
     for deed in deeds:
         cells = [day_and_time(round(deed.at.timestamp() * 1000)), clean(deed.by), clean(deed.via), deed.action,
-                 *([] if of_one else [deed.run]), _why(deed)]  # fmt: skip
+                 *([] if of_one else [deed.run or clean(deed.subject)]), _why(deed)]  # fmt: skip
         made.add_row(*[Text(cell) for cell in cells])
     return made
 
@@ -121,8 +121,22 @@ def _why(deed: Deed) -> str:
         about = f"to {deed.data.get('to', '')} {about}"
     if deed.via.startswith("bundle:") and "at" in deed.data:
         about = f"{about} said at {day_and_time(deed.data['at'])}".strip()
+    if deed.run and deed.subject:
+        about = f"{deed.subject} {about}".strip()
+    if not deed.run and deed.subject:
+        about = " ".join(str(deed.data[name]) for name in _DETAILS if name in deed.data)
     why = deed.data.get("reason") or deed.data.get("note") or deed.data.get("name") or deed.data.get("topic") or ""
     return clean(" ".join(part for part in (about, str(why)) if part))
+
+
+_DETAILS: Final = (
+    "agent",
+    "type",
+    "message",
+    "delivery",
+    "id",
+    "error",
+)  # of what was done to something else than a run
 
 
 def _replaced(data: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ from holdfast.words.durations import moment
 from holdfast.words.model import CRASHES_APART, Event, Published, RunRow, is_served
 from holdfast.words.progress import Progress
 from holdfast.words.spent import NOTHING, Spent
+from holdfast.words.triggers import OUTGOING
 
 _BURY_S: Final = 2.0
 
@@ -243,6 +244,8 @@ class Deed:
         via: The door: "python", "cli:USER", "http:TOKEN", "unix:USER", "run" or "worker"; empty in rows of the first version.
         value: The value that was approved, denied or answered.
         erased_at: Since then it is without its value and all free text.
+        subject: Besides the run, or instead of one, what it was done to or with: "schedule nightly", "notification ops", "trigger
+            github", "announcement order.paid", "conversation ana", "token 5f…"; empty if there is nothing.
 
     Example:
         ```python
@@ -262,6 +265,7 @@ class Deed:
     )
     value: Any = None  # what was approved, denied or answered
     erased_at: datetime | None = None  # since then without its value and all free text
+    subject: str = ""  # "schedule nightly"; what it was done to besides a run, or instead of one
 
     @classmethod
     def of(cls, row: dict[str, Any], value: Any) -> Deed:
@@ -269,8 +273,27 @@ class Deed:
         erased_at = None if row["erased_at"] is None else moment(row["erased_at"])
         return cls(
             row["id"], moment(row["at"]), row["run"], row["actor"], row["action"], row["data"], row["via"] or "",
-            value, erased_at,
+            value, erased_at, _subject(row["action"], row["data"]),
         )  # fmt: skip
+
+
+def _subject(action: str, data: dict[str, Any]) -> str:
+    """Name what a deed was done to besides a run, from what its row tells."""
+    if action == "refused":
+        return ""  # its token tells who tried
+    for key, noun in _SUBJECTS.items():
+        name = data.get(key)
+        if isinstance(name, str) and name:
+            if name.startswith(OUTGOING):  # the messages of a notification are deliveries, too
+                return f"notification {name.removeprefix(OUTGOING)}"
+            return f"{noun} {name}"
+    return ""
+
+
+_SUBJECTS: Final = {
+    "schedule": "schedule", "notification": "notification", "trigger": "trigger", "event": "announcement",
+    "conversation": "conversation", "token": "token",
+}  # fmt: skip
 
 
 async def starter(store: Store, run: str) -> str | None:
