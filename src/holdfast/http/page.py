@@ -23,8 +23,9 @@ from holdfast.http.errors import Refused, answer
 # Every address of the dashboard; which view it is, its script reads from the address itself.
 PAGES: Final = (
     "/", "/runs", "/runs/{id}", "/runs/{id}/conversation", "/runs/{id}/journal", "/runs/{id}/data", "/runs/{id}/audit",
-    "/runs/{id}/streams/{name:path}", "/approvals", "/approvals/{id}", "/compare", "/fleet", "/fleet/{worker:path}", "/agents",
-    "/agents/{name:path}", "/conversations", "/conversations/{id:path}", "/audit", "/sign-in",
+    "/runs/{id}/streams", "/runs/{id}/streams/{name:path}", "/approvals", "/approvals/{id}", "/compare", "/fleet",
+    "/fleet/{worker:path}", "/agents", "/agents/{name:path}", "/schedules", "/schedules/{name:path}", "/conversations",
+    "/conversations/{id:path}", "/audit", "/sign-in",
 )  # fmt: skip
 SAFE: Final = {
     "Referrer-Policy": "no-referrer",

@@ -1,0 +1,43 @@
+// Requests to the server. An error is an answer like any other: {ok: false, error: {code, message, hint, details}}.
+
+import { get, set } from "./store.js";
+import { learn } from "./time.js";
+
+const UNREACHABLE = { code: "offline", message: "The server does not answer.", hint: "Nothing was changed by this page.", details: null };
+
+/** The whole address of a path of this server, wherever it is mounted. */
+export const address = (path) => new URL(path, document.baseURI).href;
+
+/** Read: `read("api/runs?limit=100")` gives {ok, status, data, error}. */
+export const read = (path, { signal } = {}) => ask(path, { signal });
+
+/** Write: a body as JSON. Only a page of this server can send the header, so no other site acts in its name. */
+export const write = (path, body = {}, method = "POST") =>
+  ask(path, { method, headers: { "Content-Type": "application/json", "X-Holdfast-Page": "1" }, ...(method === "DELETE" ? {} : { body: JSON.stringify(body) }) });
+
+async function ask(path, options) {
+  const asked = performance.now();
+  let answer;
+  try {
+    answer = await fetch(address(path), { credentials: "same-origin", cache: "no-store", redirect: "error", ...options, headers: { Accept: "application/json", ...options.headers } });
+  } catch (error) {
+    return { ok: false, status: 0, data: null, error: error.name === "AbortError" ? { ...UNREACHABLE, code: "left" } : UNREACHABLE };
+  }
+  noticed(answer.headers.get("X-Holdfast-Version"));
+  let data = null;
+  try {
+    data = answer.status === 204 ? null : await answer.json();
+  } catch {
+    // an answer that is no JSON came from something before the server; its status says enough
+  }
+  if (data?.now) learn(data.now, performance.now() - asked);
+  if (answer.ok) return { ok: true, status: answer.status, data, error: null };
+  const error = data?.error ?? { code: `http_${answer.status}`, message: `The server answered ${answer.status}.`, hint: "", details: null };
+  if (answer.status === 401 && path !== "session") set({ me: null, out: (get("out") ?? 0) + 1 });
+  return { ok: false, status: answer.status, data, error };
+}
+
+function noticed(version) {
+  const own = get("me")?.version;
+  if (version && own && version !== own) set({ fresh: true });
+}

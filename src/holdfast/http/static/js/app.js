@@ -1,0 +1,163 @@
+// The page: it finds out who looks, opens the view that the URL means, and keeps the frame around it.
+
+import { h, path, swap } from "./dom.js";
+import { read } from "./api.js";
+import { frame, turnTheme } from "./frame.js";
+import { help, keys, move } from "./keys.js";
+import { inbox } from "./live.js";
+import { copied, problem } from "./parts.js";
+import { PLACES, viewOf } from "./router.js";
+import { get, may, on, set } from "./store.js";
+import { inUtc } from "./time.js";
+
+const TITLES = { runs: "Runs", run: "Runs", approvals: "Approvals", compare: "Compare", fleet: "Fleet", agents: "Agents", schedules: "Schedules", conversations: "Conversations", audit: "Audit", "sign-in": "Sign in" };
+const base = new URL(document.baseURI);
+const page = document.getElementById("page");
+const said = document.getElementById("said");
+const narrow = matchMedia("(max-width: 760px)");
+const shell = frame(go);
+let view = null; // what is open: {name, params, opened, off}
+
+/** Open a path of the page: go("runs/otters?at=3"). `replace` leaves no step in the browser's history. */
+export function go(to, { replace = false } = {}) {
+  const next = new URL(to, document.baseURI);
+  if (next.origin !== base.origin || !next.pathname.startsWith(base.pathname)) return;
+  if (next.href === location.href) replace = true;
+  history[replace ? "replaceState" : "pushState"](null, "", next);
+  route();
+}
+
+const context = (params) => ({ params, query: new URLSearchParams(location.search), narrow: narrow.matches, go, say, title, keys: (map) => view?.off.push(keys(map)), again: route });
+
+async function route() {
+  const { view: name, params } = viewOf(location.pathname.slice(base.pathname.length));
+  if (name !== "sign-in" && !get("me") && !(await known())) return;
+  if (name === "home") return go(may("read") ? (get("me").question ? path("approvals", get("me").question) : "runs") : "approvals", { replace: true });
+  if (view?.name === name && view.opened?.changed?.(context(params)) === true) return;
+  const before = view;
+  close(before);
+  const own = (view = { name, params, opened: null, off: [] });
+  shell.at(PLACES[name] ?? null);
+  title();
+  let module;
+  try {
+    module = await import(name === "lost" ? "./views/lost.js" : `./views/${name}.js`);
+  } catch (error) {
+    if (view === own) swap(shell.main, h("div.head", h("h1", TITLES[name] ?? "Page")), problem({ code: "offline", message: "This part of the page could not be read.", hint: String(error.message) }, route));
+    return;
+  }
+  if (view !== own) return; // the reader went on
+  own.opened = module.open(context(params));
+  shell.main.className = `view-${name}${params.id ? " one" : ""}`;
+  swap(shell.main, own.opened.element);
+  if (before && before.name !== name) shell.main.focus({ preventScroll: true });
+  if (before) scrollTo(0, 0);
+}
+
+function close(before) {
+  before?.opened?.close?.();
+  before?.off.forEach((off) => off());
+}
+
+async function known() {
+  const answer = await read("api/me");
+  if (answer.ok) {
+    set({ me: answer.data });
+    began();
+    return true;
+  }
+  if (answer.status === 401) {
+    const credential = new URLSearchParams(location.hash.slice(1));
+    const fragment = credential.has("code") || credential.has("link") ? location.hash : "";
+    const here = location.pathname.slice(base.pathname.length) + location.search;
+    go(`${path("sign-in", here ? { to: here } : {})}${fragment}`, { replace: true });
+  } else {
+    swap(shell.main, h("div.head", h("h1", "Holdfast")), problem(answer.error, route));
+  }
+  return false;
+}
+
+let following = false;
+async function began() {
+  if (following || !may("read") || get("me").question) return;
+  following = true;
+  await counted();
+  const first = await read("api/events?limit=1&kinds=approval");
+  if (first.ok) inbox(() => counted(), first.data.position ?? 0);
+  else setInterval(() => document.hidden || counted(), 15_000);
+}
+
+/** How many open questions wait for the person who looks. */
+async function counted() {
+  const answer = await read("api/approvals?mine=true&limit=100");
+  if (!answer.ok) return;
+  const before = get("mine");
+  set({ mine: answer.data.approvals.length });
+  if (answer.data.approvals.length > before && before !== null) say("a question for you");
+}
+
+// One polite region says at most one sentence in five seconds.
+let quiet = 0;
+function say(text) {
+  const wait = quiet - Date.now();
+  if (wait > 0) return void setTimeout(() => (quiet <= Date.now() ? say(text) : null), wait + 50);
+  quiet = Date.now() + 5000;
+  said.textContent = text;
+}
+
+function title(what) {
+  const name = TITLES[view?.name] ?? "Page";
+  document.title = `${what ? `${what} · ` : ""}${name} · Holdfast`;
+}
+
+// Links of the page are followed here, so that a view opens without a reload.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest?.("a[href]");
+  if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey || link.hasAttribute("download") || link.target) return;
+  if (link.matches(".skip")) {
+    event.preventDefault();
+    shell.main.focus();
+    return;
+  }
+  const to = new URL(link.href);
+  if (to.origin !== base.origin || !to.pathname.startsWith(base.pathname) || /^(static|api)\//.test(to.pathname.slice(base.pathname.length))) return;
+  event.preventDefault();
+  go(to.href);
+});
+addEventListener("popstate", route);
+narrow.addEventListener("change", () => {
+  const before = view;
+  view = null;
+  close(before);
+  route();
+});
+on(["out"], () => viewOf(location.pathname.slice(base.pathname.length)).view !== "sign-in" && route()); // the session is over
+on(["utc"], () => {
+  inUtc(get("utc"));
+  const before = view;
+  view = null;
+  close(before);
+  route();
+});
+
+inUtc(get("utc"));
+keys({
+  "/": () => document.getElementById("find").focus(),
+  "?": help,
+  "g r": () => go("runs"),
+  "g a": () => go("approvals"),
+  "g f": () => go("fleet"),
+  "g s": () => go("agents"),
+  "Shift+D": turnTheme,
+  j: () => move(1),
+  k: () => move(-1),
+  c: () => copied(location.href, "The link"),
+  Enter: (event) => (event.target.matches("[data-row]") ? (event.target.querySelector("a[href]") ?? event.target).click() : false),
+  o: () => document.activeElement?.closest("[data-row]")?.querySelector("a[href]")?.click(),
+  Escape: () => {
+    const parts = location.pathname.slice(base.pathname.length).split("/").filter(Boolean);
+    return parts.length > 1 ? go(parts.slice(0, -1).join("/").replace(/\/streams$/, "")) : false;
+  },
+});
+swap(page, shell.elements);
+route();

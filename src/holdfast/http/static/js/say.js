@@ -1,0 +1,141 @@
+// Runs, amounts and people in words. A sentence is a list of pieces, [text, look], so that it is drawn and copied from one source.
+
+import { age, clock, day, exact, left, minute, moment, ms, now, seconds, spoken, when } from "./time.js";
+import { cut, shown } from "./text.js";
+
+export { age, clock, day, exact, left, minute, moment, ms, now, seconds, spoken, when };
+
+// Amounts
+
+/** A whole number with commas. */
+export const count = (number) => Math.round(number).toString().replace(/\B(?=(\d{3})+$)/g, ",");
+
+/** A number of things: '1 step', '1,204 steps'. */
+export const many = (number, one, more = `${one}s`) => `${count(number)} ${number === 1 ? one : more}`;
+
+/** Money; small amounts with as many digits as they need. */
+export function dollars(usd) {
+  if (usd >= 0.1 || !usd) return `$${usd.toFixed(2).replace(/\B(?=(\d{3})+\.)/g, ",")}`;
+  const [digits, power] = Number(usd.toPrecision(4)).toExponential().split("e");
+  const places = Math.max(digits.replace(/\D/g, "").length - 1 - Number(power), 0);
+  return `$${usd.toFixed(Math.min(places, 100))}`;
+}
+
+/** A number of tokens, short. */
+export const tokens = (number) =>
+  number >= 1e6 ? `${(number / 1e6).toFixed(1)}M` : number >= 1e4 ? `${Math.round(number / 1000)}k` : number >= 1000 ? `${(number / 1000).toFixed(1)}k` : String(number);
+
+/** A number of bytes. */
+export const bytes = (number) =>
+  number >= 1e9 ? `${(number / 1e9).toFixed(1)} GB` : number >= 1e6 ? `${(number / 1e6).toFixed(1)} MB` : number >= 1e3 ? `${Math.round(number / 1e3)} kB` : many(number, "byte");
+
+/** What was spent, in words; empty if nothing was. */
+export function cost(spent) {
+  const sum = (spent?.input_tokens ?? 0) + (spent?.output_tokens ?? 0);
+  return [spent?.usd && dollars(spent.usd), sum && many(sum, "token"), spent?.unpriced && `${many(spent.unpriced, "model call")} of unknown price`].filter(Boolean).join(", ");
+}
+
+/** A number as Python's `:g` writes it. */
+export const plain = (number) => String(Number(Number(number).toPrecision(6)));
+
+/** How far something has come: '4 of 7, write three sections'. */
+export function progress(said) {
+  const told = said.total === null || said.total === undefined ? plain(said.done) : `${plain(said.done)} of ${plain(said.total)}`;
+  return said.text ? `${told}, ${said.text}` : told;
+}
+
+// States
+
+const STANDS = {
+  running: ["run", "running"], waiting: ["wait", "waiting"], ready: ["ready", "ready"], paused: ["stop", "paused"],
+  completed: ["done", "completed"], failed: ["bad", "failed"], cancelled: ["off", "cancelled"], moved: ["off", "moved"],
+  person: ["ask", "asks"], doubt: ["doubt", "in doubt"], retry: ["retry", "retrying"], worker: ["stop", "no worker"],
+  pausing: ["stop", "pausing"], cancelling: ["off", "stopping"], stuck: ["stop", "stuck"],
+};
+
+/** How a run stands: one word of eleven, the same everywhere. */
+export function stands(run) {
+  if (run.stopping) return run.stopping;
+  if (run.waits_for === "worker") return "worker";
+  if (run.waits_for === "person") return run.doing?.kind === "question" && run.doing.name === "in_doubt" ? "doubt" : "person";
+  if (run.waits_for === "retry" || (run.status === "running" && run.doing?.kind === "retry")) return "retry";
+  return run.status in STANDS ? run.status : "waiting";
+}
+export const tone = (how) => (STANDS[how] ?? STANDS.waiting)[0];
+export const word = (how) => (STANDS[how] ?? [, how])[1];
+
+// What happens
+
+const IN_WORDS = {
+  message: "a message", child: "a child run", conversation: "a conversation", timer: "its time", rate: "its turn", slot: "a free slot",
+  group: "others that crashed with it", person: "a person", retry: "the next attempt", worker: "a worker",
+};
+
+/** What happens in a run now, as pieces: [text, look], look being strong, code, dim, bad or nothing. */
+export function happens(run) {
+  const soft = (text) => [text, "dim"];
+  const also = (...texts) => texts.filter(Boolean).flatMap((text) => [soft(" · "), soft(text)]);
+  const does = run.doing;
+  if (run.stopping) return [[`asked to ${run.stopping === "pausing" ? "pause" : "stop"}`, ""], ...also(run.reason)];
+  if (run.status === "failed") return failure(run);
+  if (run.status === "completed") return run.result !== undefined ? [soft("→ "), [cut(String(run.result), 160), "code"]] : [soft(`took ${spoken(ms(run.finished_at) - ms(run.created_at))}${run.steps ? `, ${many(run.steps, "step")}` : ""}`)];
+  if (run.status === "cancelled" || run.status === "moved") return [soft(run.reason || word(run.status))];
+  if (run.status === "paused") return [[run.reason || "paused", ""]];
+  if (run.waits_for === "worker") {
+    const code = run.version ? `a worker with version ${run.version} of ${run.agent}` : `a worker with ${run.agent}`;
+    return [soft("waits for "), [code, ""], ...also(ms(run.updated_at) && age(run.updated_at))];
+  }
+  if (!does) return waiting(run, soft, also);
+  const since = ms(does.since) !== null ? age(does.since) : "";
+  const several = does.count > 1 ? `${count(does.count)} at once` : "";
+  if (does.kind === "question") return [[does.input || does.name || "asks a person", "strong"], ...also(does.error && `for ${does.error}`, since)];
+  if (does.kind === "retry") {
+    const next = ms(does.next_at) !== null && ms(does.next_at) > now() ? ` in ${seconds(ms(does.next_at) - now())}` : "";
+    return [[does.name ?? "a step", "code"], soft(" · "), [`attempt ${does.attempt}${does.of ? ` of ${does.of}` : ""}${next}`, ""], ...also(does.error)];
+  }
+  if (does.kind === "timer") {
+    if (ms(does.next_at) === null) return [soft("sleeps"), ...also(since)];
+    return [soft("sleeps "), [`until ${soon(does.next_at)}`, ""], ...also(`${left(does.next_at)} left`)];
+  }
+  if (does.kind === "step") {
+    const input = does.input && !several ? cut(String(does.input), 60) : "";
+    return [[does.name, "code"], ...(input ? [soft(` ${input}`)] : []), ...also([several, since].filter(Boolean).join(", "), does.attempt > 1 && `attempt ${does.attempt}`)];
+  }
+  const what = { message: `message ${does.name ?? ""}`, child: `child ${does.name ?? does.input ?? ""}`, conversation: `conversation ${does.name ?? ""}`, rate: `its turn of ${does.name ?? "a rate"}`, slot: `a slot of ${does.name ?? "a limit"}` }[does.kind];
+  return [soft("waits for "), [(what ?? IN_WORDS[does.kind] ?? does.kind).trim(), ""], ...also(several, does.kind === "conversation" && does.input && `${does.input} has it`, since)];
+}
+
+function waiting(run, soft, also) {
+  if (run.status === "running") return [soft(run.progress?.text || (run.worker ? `carried by ${run.worker}` : "is carried"))];
+  if (run.status === "ready") return [soft(ms(run.due_at) !== null && ms(run.due_at) > now() ? `begins in ${left(run.due_at)}` : "a worker takes it next")];
+  if (run.waits_for === "timer" && ms(run.due_at) !== null) return [soft("sleeps "), [`until ${soon(run.due_at)}`, ""], ...also(`${left(run.due_at)} left`)];
+  return [soft("waits for "), [IN_WORDS[run.waits_for] ?? run.waits_for ?? "something", ""], ...also(ms(run.due_at) !== null && ms(run.due_at) > now() && `at the latest in ${left(run.due_at)}`)];
+}
+
+function failure(run) {
+  const type = run.failure?.type ?? run.error?.split(": ")[0] ?? "failed";
+  const message = run.failure?.message ?? run.error?.slice(type.length + 2) ?? "";
+  return [[type, "bad"], ...(message ? [[": ", "dim"], [cut(message.replace(/\s+/g, " "), 200), "dim"]] : [])];
+}
+
+/** A moment that comes: 'Fri 06:00', or '06:00' today. */
+export const soon = (at) => (day(at) === day(now()) ? minute(at) : `${day(at).split(" ")[0]} ${minute(at)}`) + (ms(at) - now() > 6 * 86_400_000 ? `, ${day(at)}` : "");
+
+/** A sentence as text. */
+export const flat = (pieces) => pieces.map(([text]) => shown(text)).join("");
+
+/** How old a run is, or how long it took. */
+export const span = (run) => spoken((ms(run.finished_at) ?? now()) - ms(run.created_at));
+
+/** People and groups, in words: 'you, it-admins'. */
+export function people(to, me) {
+  if (!to?.length) return "anybody";
+  return to.map((each) => (each === me?.name || me?.groups?.includes(bare(each)) ? (each === me?.name ? "you" : bare(each)) : bare(each))).join(", ");
+}
+const bare = (name) => name.replace(/^group:/, "");
+
+/** Is this for the person who looks? */
+export const isMine = (to, me) => !to?.length || to.some((each) => each === me?.name || me?.groups?.includes(bare(each)));
+
+/** A command for a shell, every argument quoted that needs it. */
+export const command = (...words) => words.map((each) => (/^[\w@%+=:,./-]+$/.test(each) ? each : `'${String(each).replaceAll("'", `'\\''`)}'`)).join(" ");

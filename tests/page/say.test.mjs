@@ -1,0 +1,52 @@
+// Runs and amounts in words.
+import assert from "node:assert/strict";
+import test from "node:test";
+import { command, cost, count, dollars, flat, happens, isMine, many, people, progress, stands, tokens, word } from "../../src/holdfast/http/static/js/say.js";
+import { now } from "../../src/holdfast/http/static/js/time.js";
+
+const run = (more) => ({ id: "r", agent: "atlas", status: "running", waits_for: null, labels: {}, created_at: now() - 1000, ...more });
+const ago = (ms) => new Date(now() - ms).toISOString();
+
+test("amounts", () => {
+  assert.deepEqual([0, 5, 1.674, 1234.5, 0.004, 0.0123456, 0.05].map(dollars), ["$0.00", "$5.00", "$1.67", "$1,234.50", "$0.004", "$0.01235", "$0.05"]);
+  assert.deepEqual([0, 999, 57658, 1e6].map(count), ["0", "999", "57,658", "1,000,000"]);
+  assert.deepEqual([many(1, "run"), many(2, "run"), many(1204, "step")], ["1 run", "2 runs", "1,204 steps"]);
+  assert.deepEqual([950, 1500, 31_000, 2_400_000].map(tokens), ["950", "1.5k", "31k", "2.4M"]);
+  assert.equal(cost({ usd: 0.5, input_tokens: 10, output_tokens: 2, unpriced: 1 }), "$0.50, 12 tokens, 1 model call of unknown price");
+  assert.equal(progress({ done: 4, total: 7, text: "writes" }), "4 of 7, writes");
+});
+
+test("a run stands in one of eleven ways, by what it waits for", () => {
+  const ways = [
+    [{}, "running"], [{ status: "waiting", waits_for: "message" }, "waiting"], [{ status: "waiting", waits_for: "person" }, "asks"],
+    [{ status: "waiting", waits_for: "person", doing: { kind: "question", name: "in_doubt" } }, "in doubt"],
+    [{ status: "waiting", waits_for: "retry" }, "retrying"], [{ doing: { kind: "retry" } }, "retrying"], [{ status: "ready", waits_for: "worker" }, "no worker"],
+    [{ status: "ready" }, "ready"], [{ status: "paused" }, "paused"], [{ status: "completed" }, "completed"], [{ status: "failed" }, "failed"],
+    [{ status: "cancelled" }, "cancelled"], [{ stopping: "pausing" }, "pausing"],
+  ];
+  for (const [more, said] of ways) assert.equal(word(stands(run(more))), said);
+});
+
+test("what happens is a sentence", () => {
+  const said = (more) => flat(happens(run(more)));
+  assert.equal(said({ doing: { kind: "step", name: "write_section", count: 2, since: ago(71_000) } }), "write_section · 2 at once, 1 min");
+  assert.match(said({ status: "waiting", waits_for: "retry", doing: { kind: "retry", name: "summarise", attempt: 4, of: 8, next_at: new Date(now() + 41_000).toISOString(), error: "503 overloaded", count: 1 } }), /^summarise · attempt 4 of 8 in 4[01] s · 503 overloaded$/);
+  assert.equal(said({ status: "failed", error: "ValueError: no good\nat all" }), "ValueError: no good at all");
+  assert.equal(said({ status: "failed", failure: { type: "ValueError", message: "no good" } }), "ValueError: no good");
+  assert.equal(said({ status: "paused", reason: "the code does not fit" }), "the code does not fit");
+  assert.equal(said({ status: "ready", waits_for: "worker", version: "1" }), "waits for a worker with version 1 of atlas");
+  assert.equal(said({ status: "waiting", waits_for: "message", doing: { kind: "message", name: "go", since: ago(2000), count: 1 } }), "waits for message go · 2.0 s");
+  assert.equal(said({ status: "waiting", waits_for: "person" }), "waits for a person");
+  assert.match(said({ status: "waiting", waits_for: "timer", doing: { kind: "timer", next_at: new Date(now() + 7_200_000).toISOString(), count: 1 } }), /^sleeps until .* · 2 h left$/);
+});
+
+test("questions are for people and groups", () => {
+  const me = { name: "ana", groups: ["it-admins"] };
+  assert.equal(people(["ana", "group:it-admins", "bo"], me), "you, it-admins, bo");
+  assert.equal(people([], me), "anybody");
+  assert.ok(isMine(["group:it-admins"], me) && isMine([], me) && !isMine(["bo"], me));
+});
+
+test("a copied command quotes what a shell would read", () => {
+  assert.equal(command("holdfast", "show", "a; rm -rf 'x'", "$(id)"), `holdfast show 'a; rm -rf '\\''x'\\''' '$(id)'`);
+});
