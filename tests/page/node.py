@@ -20,7 +20,9 @@ def run(*args, text=None):
         if os.environ.get("CI"):
             pytest.fail(missing)
         pytest.skip(missing)
-    major = int(subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout[1:].split(".")[0])
+    major = int(
+        subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout[1:].split(".")[0]
+    )
     modules = ["--experimental-default-type=module"] if major < 22 else []  # later ones see it by themselves
     return subprocess.run(
         [node, *modules, *args], input=text, capture_output=True, text=True, check=False, timeout=120, cwd=HERE
