@@ -13,7 +13,8 @@ from holdfast.http.paths import PATHS
 
 OPENED = (
     "/", "/runs", "/runs?status=failed&q=x", "/runs/a-1", "/runs/a-1?at=3", "/runs/a/conversation", "/runs/a/journal",
-    "/runs/a/data", "/runs/a/streams", "/runs/a/streams/answer", "/runs/a/streams/a/b", "/runs/a/audit", "/approvals", "/approvals/q-1",
+    "/runs/a/data", "/runs/a/streams", "/runs/a/streams/answer", "/runs/a/streams/a/b", "/runs/a/audit", "/approvals",
+    "/approvals/q-1",
     "/compare?a=1&b=2", "/fleet", "/fleet/host:1/x", "/agents", "/agents/a.b", "/conversations", "/conversations/c/1", "/audit",
     "/schedules", "/schedules/a/b", "/sign-in",
 )  # fmt: skip

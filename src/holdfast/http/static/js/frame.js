@@ -2,7 +2,7 @@
 
 import { h, path, swap } from "./dom.js";
 import { brand, icon } from "./icons.js";
-import { button, glyph, hue, menu } from "./parts.js";
+import { glyph, menu } from "./parts.js";
 import { read, write } from "./api.js";
 import { help } from "./keys.js";
 import { get, may, on, set } from "./store.js";
@@ -85,7 +85,7 @@ function themed() {
 
 function person(me, go) {
   const told = me.groups?.length ? `${me.name}, in ${me.groups.join(", ")}` : me.name;
-  const opener = h("button.me", { type: "button", title: told, "aria-haspopup": "menu", "aria-expanded": "false", data: { hue: hue(me.name) }, onclick: () => menu(opener, [
+  const opener = h("button.me", { type: "button", title: told, "aria-haspopup": "menu", "aria-expanded": "false", onclick: () => menu(opener, [
     may("read") && ["Conversations", path("conversations")],
     may("read") && ["Schedules and triggers", path("schedules")],
     may("read") && ["Audit", path("audit")],

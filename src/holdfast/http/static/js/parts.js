@@ -5,6 +5,7 @@ import { icon } from "./icons.js";
 import { isId, lines } from "./text.js";
 import { dollars, exact, flat, ms, tone, word } from "./say.js";
 import { strand } from "./strand.js";
+import { get } from "./store.js";
 
 export { icon, strand };
 
@@ -73,7 +74,7 @@ export const chip = (text, look = "", name) => h("span.chip", { class: look }, n
 export const kbd = (...keys) => keys.map((key) => h("kbd", key));
 
 /** A person, with a first letter in a colour of their own. */
-export const who = (name) => h("span.who", { data: { hue: hue(name) } }, h("b", { "aria-hidden": "true" }, [...name][0]?.toUpperCase() ?? "?"), h("span", name));
+export const who = (name) => h("span.who", { data: { hue: name === get("me")?.name ? "0" : hue(name) } }, h("b", { "aria-hidden": "true" }, [...name][0]?.toUpperCase() ?? "?"), h("span", name));
 export const hue = (name) => String([...name].reduce((sum, each) => (sum * 31 + each.codePointAt(0)) % 9973, 7) % 4);
 
 /** A button that copies a text, and says so. */
