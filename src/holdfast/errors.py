@@ -409,7 +409,7 @@ class Stale(HoldfastError):
 
 
 class NotAllowed(HoldfastError):
-    """This person may not decide this.
+    """This person may not decide this; or this caller may not name that variable of the workers.
 
     Example:
         ```python

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import date, datetime
 from types import ModuleType
 from typing import Any, BinaryIO, Generic, Literal, ParamSpec, Self, TypeVar, overload
 
@@ -504,8 +504,12 @@ class ScheduleHandle:
             BadArguments: It has begun one in this very second, or its agent is a singleton that runs.
         """
 
-    def backfill(self, start: datetime, end: datetime) -> list[str]:
+    def backfill(self, start: date, end: date) -> list[str]:
         """Begin a run for each of its times from `start` until `end`, as far as there is none yet; returns their ids.
+
+        Args:
+            start: A datetime with its time zone, or a date, which is its midnight in UTC.
+            end: As well; it must be past.
 
         Raises:
             UnknownSchedule: There is no such schedule.

@@ -108,6 +108,8 @@ async def test_made_and_steered_by_hand():
         filled = await handle.backfill(now - timedelta(hours=4), now)
         assert len(filled) == 4
         assert await handle.backfill(now - timedelta(hours=4), now) == []
+        day = (now - timedelta(days=9)).date()
+        assert await handle.backfill(day, day) == [f"{handle.name}@{day}T00:00:00Z"]
         assert (await handle.info()).last_run == run
         await hf.get(run).delete()
         assert (await handle.info()).last_status is None
@@ -151,6 +153,8 @@ async def test_what_cannot_be_a_schedule_is_refused():
             (hf.schedule("s2", sweep, "7 o'clock"), "is not a cron line"),
             (hf.schedule("s2", sweep, Schedule(every="1h", args={"tame": 1})), "tame"),
             (hf.schedule("s2", sweep, Schedule(every="1h", args={"team": "x" * 40_000})), "at most 30,000 characters"),
+            (handle.backfill("2026-11-02", now), "neither a datetime nor a date"),
+            (handle.backfill(now.replace(tzinfo=None), now), "has no time zone"),
             (handle.backfill(now, now + timedelta(days=2)), "an end behind it that is past"),
             (handle.backfill(now - timedelta(days=1), now - timedelta(hours=1)), "more than 10,000 times"),
         ):

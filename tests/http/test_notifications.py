@@ -3,7 +3,7 @@
 from tests.http.site import on_a_server
 
 URL = "https://example.com/hooks/hidden"
-OPS = {"url": URL, "kinds": ["run.failed", "budget"], "secret": "env:SITE_SECRET"}
+OPS = {"url": URL, "kinds": ["run.failed", "budget"], "secret": "env:HOLDFAST_NOTIFY_SECRET_SITE"}
 
 
 @on_a_server
@@ -45,3 +45,30 @@ async def test_what_is_refused(site):
         assert "hidden" not in str(await site.post("/api/notifications/ops", OPS | wrong, 422))
     await site.post("/api/notifications/a b", OPS, 422)
     assert (await site.get("/api/notifications"))["notifications"] == []
+
+
+@on_a_server
+async def test_a_caller_names_no_variable_that_is_not_meant_for_it(site, monkeypatch):
+    """Its own names or those that the operator lists; the settings of Holdfast, whose names begin alike, are none of them."""
+    chat = {"kinds": ["run.failed"], "format": "slack"}
+    others = (
+        OPS | {"secret": "env:DATABASE_PASSWORD"}, OPS | {"secret": ["env:HOLDFAST_NOTIFY_SECRET", "env:OPS_SECRET"]},
+        OPS | {"secret": "env:HOLDFAST_URL"}, OPS | {"secret": "env:HOLDFAST_NOTIFY_SECRETS"},
+        OPS | {"secret": "env:holdfast_notify_secret_a"},
+        OPS | {"secret": "env:HOLDFAST_NOTIFY_URL_CHAT"}, OPS | {"url": "env:HOLDFAST_NOTIFY_SECRET_SITE"},
+        chat | {"url": "env:SLACK_URL"}, chat | {"url": "env:HOLDFAST_NOTIFY_NETWORKS"}, chat | {"url": "env:HOLDFAST_SMTP_URL"},
+    )  # fmt: skip
+    for body in others:
+        refused = (await site.post("/api/notifications/ops", body, 403))["error"]
+        assert refused["code"] == "not_allowed"
+        assert "HOLDFAST_NOTIFY_VARIABLES=" in refused["message"]
+    assert (await site.get("/api/notifications"))["notifications"] == []
+    await site.post(
+        "/api/notifications/ops", OPS | {"secret": ["env:HOLDFAST_NOTIFY_SECRET", "env:HOLDFAST_NOTIFY_SECRET_B"]}
+    )
+    await site.post("/api/notifications/chat", chat | {"url": "env:HOLDFAST_NOTIFY_URL_CHAT"})
+    monkeypatch.setenv("HOLDFAST_NOTIFY_VARIABLES", "OPS_SECRET, SLACK_URL")
+    await site.post("/api/notifications/ops", OPS | {"secret": "env:OPS_SECRET"})
+    await site.post("/api/notifications/chat", chat | {"url": "env:SLACK_URL"})
+    await site.post("/api/notifications/ops", OPS | {"secret": "env:OPS_SECRETS"}, 403)
+    assert (await site.hf.notify(URL, "run.failed", secret="env:ANYTHING", name="code")).name == "code"

@@ -1,6 +1,7 @@
 """Schedules over HTTP: made, listed, steered and begun, and what is refused. Scopes are tested for all paths in test_auth."""
 
 from datetime import datetime
+from urllib.parse import quote
 
 from tests.http.site import on_a_server
 
@@ -46,4 +47,26 @@ async def test_what_is_refused(site):
         await site.post("/api/schedules/s", body, 422)
     await site.post("/api/schedules/s", {"agent": "nobody", "every": "1h"}, 404)
     await site.post("/api/schedules/s", {"agent": "twice", "every": "1h", "args": {"n": 1}})
-    await site.post("/api/schedules/s/backfill", {"start": "2026-11-02T00:00:00", "end": "2026-11-02T01:00:00"}, 422)
+    for wrong, why in (
+        ("2026-11-02T00:00:00", "This time has no time zone; write it as 2026-11-16T07:00:00Z"),
+        ("soon", "This is not a time; write it as"), ("", "This is not a time"), ("2026-13-01", "This is not a time"),
+        ("2026-11-02T25:00:00Z", "This is not a time"), (None, "should be a valid datetime"),
+    ):  # fmt: skip
+        for between in ({"start": wrong, "end": "2026-11-03"}, {"start": "2026-11-01", "end": wrong}):
+            refused = (await site.post("/api/schedules/s/backfill", between, 422))["error"]
+            assert why in refused["message"] and "datetime.datetime" not in refused["message"], refused
+        if wrong is not None:
+            for name in ("since", "until"):
+                refused = (await site.get(f"/api/runs?{name}={quote(wrong)}", 422))["error"]
+                assert why in refused["message"] and refused["message"].startswith(f"{name}: "), refused
+
+
+@on_a_server
+async def test_a_day_is_its_midnight_in_utc(site):
+    await site.post("/api/schedules/s", {"agent": "twice", "every": "12h", "args": {"n": 1}})
+    begun = await site.post("/api/schedules/s/backfill", {"start": "2026-11-02", "end": "2026-11-03"})
+    assert begun["runs"] == ["s@2026-11-02T00:00:00Z", "s@2026-11-02T12:00:00Z", "s@2026-11-03T00:00:00Z"]
+    assert len((await site.get("/api/runs?since=2026-11-02"))["runs"]) == 3
+    assert (await site.get("/api/runs?until=2026-11-02"))["runs"] == []
+    in_vienna = {"start": "2026-11-03T13:00:00+01:00", "end": "2026-11-03T12:00:00Z"}
+    assert (await site.post("/api/schedules/s/backfill", in_vienna))["runs"] == ["s@2026-11-03T12:00:00Z"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Final
 
 from holdfast.client.base import Base
 from holdfast.errors import BadArguments
 from holdfast.store.schedules import LONGEST_INPUT, Declared, ScheduleRow, template
-from holdfast.words.durations import epoch_ms, moment
+from holdfast.words.durations import epoch_ms, from_day, moment
 from holdfast.words.schedules import Schedule, checked_name, checked_schedule, loaded, problem, stored, times, words_of
 
 NEXT: Final = 5  # times that are shown
@@ -158,8 +158,12 @@ class ScheduleHandle:
             )
         return ids[0]
 
-    async def backfill(self, start: datetime, end: datetime) -> list[str]:
+    async def backfill(self, start: date, end: date) -> list[str]:
         """Begin a run for each of its times from `start` until `end`, as far as there is none yet; returns their ids.
+
+        Args:
+            start: A datetime with its time zone, or a date, which is its midnight in UTC.
+            end: As well; it must be past.
 
         Raises:
             UnknownSchedule: There is no such schedule.
@@ -173,6 +177,7 @@ class ScheduleHandle:
             ```
         """
         client = self._client
+        start, end = from_day(start), from_day(end)
         first, until, now = epoch_ms(start), epoch_ms(end), client.store.clock.now()
         if not first <= until <= now + _APART_MS:
             raise BadArguments(

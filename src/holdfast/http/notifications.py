@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,14 +11,19 @@ from pydantic import Field
 from holdfast.client.notifications import NotificationInfo
 from holdfast.client.triggers import DeliveryInfo
 from holdfast.http.routes import Call, Input, Nothing
+from holdfast.words.notifications import VARIABLES, check_named
 
 
 class Notify(Input):
-    url: str = Field(description="An address on the web, `mailto:ADDRESS`, or `env:NAME`: a variable of the workers.")
+    url: str = Field(
+        description="An address on the web, `mailto:ADDRESS`, or `env:HOLDFAST_NOTIFY_URL_…`: a variable of the workers."
+    )
     kinds: list[str] = Field(
         description="Kinds of events, such as `run.failed`; `approval` is all that happens to questions."
     )
-    secret: str | list[str] | None = Field(None, description="Where the secret is that signs messages: `env:NAME`.")
+    secret: str | list[str] | None = Field(
+        None, description="Where the secret is that signs messages: `env:HOLDFAST_NOTIFY_SECRET_…`."
+    )
     format: Literal["json", "slack", "mail"] | None = None
     agent: str | None = Field(None, description="Only runs of this agent.")
     labels: dict[str, str] = Field(default_factory=dict, description="Only runs with these labels.")
@@ -73,6 +79,8 @@ async def shown(call: Call[Nothing, None]) -> OneNotification:
 
 async def make(call: Call[Nothing, Notify]) -> OneNotification:
     told = call.body
+    secrets = [told.secret] if isinstance(told.secret, str) else told.secret or []
+    check_named(told.url, secrets, os.environ.get(VARIABLES, ""))
     handle = await call.hf.notify(
         told.url, told.kinds, secret=told.secret, name=call["name"], format=told.format, agent=told.agent, labels=told.labels,
         base_url=told.base_url,

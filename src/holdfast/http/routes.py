@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar
+from datetime import UTC, date, datetime, time
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -26,6 +28,32 @@ class Input(BaseModel):
 class Nothing(Input):
     """No parameters."""
 
+
+def _moment(given: Any) -> Any:
+    """A date alone is its midnight in UTC; a time without a zone names no moment."""
+    if not isinstance(given, str):
+        return given  # seconds since 1970, or nothing that is a time
+    try:
+        if len(given) <= _LENGTH_OF_A_DATE:
+            return datetime.combine(date.fromisoformat(given), time.min, UTC)
+        found = datetime.fromisoformat(given)
+    except ValueError:
+        raise _no_moment("This is not a time") from None
+    if found.tzinfo is None:
+        raise _no_moment("This time has no time zone")
+    return found
+
+
+def _no_moment(what: str) -> PydanticCustomError:
+    return PydanticCustomError(
+        "moment",
+        "{what}; write it as 2026-11-16T07:00:00Z or 2026-11-16T07:00:00+01:00, or as a day in UTC, 2026-11-16",
+        {"what": what},
+    )
+
+
+_LENGTH_OF_A_DATE: Final = len("2026-11-16")
+Moment = Annotated[datetime, BeforeValidator(_moment)]  # of what is asked for
 
 Q = TypeVar("Q", bound=Input)
 B = TypeVar("B")

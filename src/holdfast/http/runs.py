@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final, Literal
 
 from pydantic import Field, StrictInt
@@ -17,7 +16,7 @@ from holdfast.client.run import Run
 from holdfast.client.streams import Chunk, StreamInfo
 from holdfast.errors import BadArguments
 from holdfast.http.follow import Source
-from holdfast.http.routes import Answer, Call, Input, Nothing
+from holdfast.http.routes import Answer, Call, Input, Moment, Nothing
 from holdfast.words.budget import Budget
 from holdfast.words.model import FINISHED, Status
 
@@ -32,8 +31,14 @@ class Which(Input):
     status: list[Status] = Field([], description="Only runs in this state; may be given several times.")
     agent: str | None = Field(None, description="Only runs of this agent.")
     label: list[str] = Field([], description="Only runs with this label, as name=value; may be given several times.")
-    since: datetime | None = Field(None, description="Only runs started since this moment, with its time zone.")
-    until: datetime | None = Field(None, description="Only runs started until this moment, with its time zone.")
+    since: Moment | None = Field(
+        None,
+        description="Only runs started since this moment, with its time zone; a date alone is its midnight in UTC.",
+    )
+    until: Moment | None = Field(
+        None,
+        description="Only runs started until this moment, with its time zone; a date alone is its midnight in UTC.",
+    )
     search: str | None = Field(
         None, description="Only runs with this text in their id, agent, labels, arguments, reason or error."
     )

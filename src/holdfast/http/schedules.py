@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import Field
 
 from holdfast.client.schedules import ScheduleInfo
-from holdfast.http.routes import Call, Input, Nothing
+from holdfast.http.routes import Call, Input, Moment, Nothing
 from holdfast.words.schedules import Schedule
 
 
@@ -25,8 +24,8 @@ class Make(Input):
 
 
 class Between(Input):
-    start: datetime = Field(description="With its time zone.")
-    end: datetime
+    start: Moment = Field(description="With its time zone; a date alone is its midnight in UTC.")
+    end: Moment = Field(description="As well.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from holdfast.errors import BadArguments
 from holdfast.values.text import cut, short, show
@@ -73,6 +73,15 @@ def epoch_ms(moment: datetime) -> int:
     if moment.tzinfo is None:
         raise BadArguments(f"{moment!r} has no time zone; give one, for example datetime(..., tzinfo=UTC)")
     return math.ceil(moment.timestamp() * 1000)
+
+
+def from_day(day: date) -> datetime:
+    """A datetime as it is; the midnight in UTC with which a date begins."""
+    if isinstance(day, datetime):
+        return day
+    if not isinstance(day, date):
+        raise BadArguments(f"{short(day)} is neither a datetime nor a date")
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
 def past_ms(since: Duration | datetime, now: int) -> int:

@@ -23,7 +23,7 @@ from email.message import EmailMessage
 from typing import Any, Final, Literal, cast
 from urllib.parse import quote, urlsplit
 
-from holdfast.errors import BadArguments
+from holdfast.errors import BadArguments, NotAllowed
 from holdfast.values.text import cut, short
 from holdfast.words.durations import moment, spoken
 from holdfast.words.events import error_line, told
@@ -54,6 +54,10 @@ _LONGEST_ERROR: Final = 500
 _LONGEST_LABELS: Final = 8_000  # characters
 _MOST_SECRETS: Final = 5
 _SUBJECT: Final = 120
+# Variables of the workers that may be named over HTTP: these, and longer names behind an underscore. No setting is called so.
+SECRET_PREFIX: Final = "HOLDFAST_NOTIFY_SECRET"  # noqa: S105 - a name
+URL_PREFIX: Final = "HOLDFAST_NOTIFY_URL"
+VARIABLES: Final = "HOLDFAST_NOTIFY_VARIABLES"  # of a server: others that may be named
 LATE_MS: Final = 60_000  # for which a run that is due may wait for a worker
 _ANSWERABLE: Final = ("approval.asked", "approval.reminded", "approval.delegated", "approval.voted", REACHED)
 
@@ -133,6 +137,29 @@ def checked(
         place, checked_kinds(kinds), cast(Format, chosen), secrets, agent, dict(labels or {}), checked_base(base_url),
         policy.attempts, policy.first_s, policy.factor, policy.max_s,
     )  # fmt: skip
+
+
+def check_named(url: object, secrets: Iterable[str], listed: str) -> None:
+    """Refuse, with `NotAllowed`, variables of the workers that a caller from afar may not name.
+
+    A worker has variables that are nothing to such a caller, and signs and connects with the one that is named. So it is one whose
+    name says what it is for, or one that the operator has `listed`, with commas or spaces in between.
+    """
+    known = set(listed.replace(",", " ").split())
+    named = [(str(url), URL_PREFIX), *((each, SECRET_PREFIX) for each in secrets)]
+    for place, prefix in named:
+        name = place.removeprefix("env:")
+        if not _REFERENCE.fullmatch(place) or name in known or _is_below(name, prefix):
+            continue
+        raise NotAllowed(
+            f"env:{name}: over HTTP a notification may name {prefix} and variables that begin with {prefix}_, and others that the "
+            f"operator of the server lists: {VARIABLES}={name!r} in the environment of `holdfast serve`. Rename the variable, have "
+            "it listed, or make the notification with `holdfast notify` or `hf.notify`"
+        )
+
+
+def _is_below(name: str, prefix: str) -> bool:
+    return name == prefix or name.startswith(f"{prefix}_")
 
 
 def checked_kinds(kinds: str | Iterable[str]) -> tuple[str, ...]:
