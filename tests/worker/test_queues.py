@@ -211,7 +211,7 @@ async def test_no_more_are_in_flight_than_allowed_and_one_that_takes_long_holds_
 
 
 async def test_a_plain_mapping_that_hangs_holds_up_no_other(broker, queue, url, monkeypatch):
-    monkeypatch.setattr("holdfast.worker.triggers._MAPPING_S", 0.3)
+    monkeypatch.setattr("holdfast.worker.mappings._MAPPING_S", 0.3)
     import threading
 
     go_on = threading.Event()

@@ -1,7 +1,7 @@
 """Messages of a queue that cannot be written as they are: each is settled, and holds up no other. No broker is needed for it."""
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+import threading
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -11,8 +11,8 @@ import holdfast
 from holdfast import Delivery
 from holdfast.words.queues import Message, address_of
 from holdfast.worker.brokers.contract import Reading
+from holdfast.worker.mappings import Mapper
 from holdfast.worker.queues import Consumer
-from holdfast.worker.triggers import Mapper
 
 URL = "nats://127.0.0.1:4222/orders"
 
@@ -39,12 +39,11 @@ async def settled(fn, messages, refuses=lambda _: False):
 
     spec = holdfast.on.queue(URL, name="orders", retry=holdfast.Retry(attempts=1))(fn).spec
     store = Store(refuses)
-    with ThreadPoolExecutor(1) as threads:
-        reading = Reading("group", "worker", 10, 30.0)
-        consumer = Consumer(spec, address_of(URL), reading, Mock(), store, Mock(), Mapper(threads), apply)
-        consumer._taken.update((id(each), (each, 0.0)) for each in messages)
-        async with asyncio.timeout(5):
-            await consumer._handle(messages)
+    reading = Reading("group", "worker", 10, 30.0)
+    consumer = Consumer(spec, address_of(URL), reading, Mock(), store, Mock(), Mapper(), apply)
+    consumer._taken.update((id(each), (each, 0.0)) for each in messages)
+    async with asyncio.timeout(5):
+        await consumer._handle(messages)
     return store, consumer
 
 
@@ -89,3 +88,18 @@ async def test_a_message_that_cannot_be_kept_stays_with_its_broker_and_leaves_it
     store, consumer = await settled(_fails, [one, two], lambda new: new.body == b"1")
     assert [new.key for new in store.kept] == ["m2"]
     assert consumer._ended == [two] and list(consumer._taken) == [id(two)] and consumer._room.is_set()
+
+
+async def test_messages_for_a_function_that_hangs_are_left_to_others_with_no_attempt_counted(monkeypatch):
+    monkeypatch.setattr("holdfast.worker.mappings._MAPPING_S", 0.05)
+    monkeypatch.setattr("holdfast.worker.mappings._MOST_HUNG", 1)
+    go_on = threading.Event()
+
+    def hangs(delivery: Delivery) -> None:
+        assert go_on.wait(30)
+
+    store, consumer = await settled(hangs, [message(1), message(2), message(3)])
+    kept = sorted((new.key, new.attempts, new.error is None) for new in store.kept)
+    assert kept == [("m1", 1, False), ("m2", 0, True), ("m3", 0, True)]
+    assert len(consumer._ended) == 3
+    go_on.set()

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections import Counter
 from typing import Final
 
 from holdfast.errors import BadArguments, Permanent
@@ -30,9 +29,10 @@ from holdfast.words.triggers import Delivery, TriggerSpec
 from holdfast.words.webhooks import secret_bytes
 from holdfast.worker import senders
 from holdfast.worker.agents import Served
+from holdfast.worker.mappings import Mapper
 from holdfast.worker.measures import Measures
 from holdfast.worker.rounds import AT_ONCE
-from holdfast.worker.triggers import TTL_MS, Apply, Deliveries, Mapper
+from holdfast.worker.triggers import TTL_MS, Apply, Deliveries
 
 _log = logger("holdfast")
 _AT_ONCE: Final = 8  # messages of one notification that are on their way from here
@@ -162,7 +162,7 @@ class Notifications(Deliveries):
 
     async def _take(self) -> int | None:
         """Begin to send what is due, of each notification as much as there is room for; returns when more is."""
-        on_their_way = Counter(self._busy.values())
+        on_their_way = self._on_their_way()
         rooms = {name: room for name in self._triggers if (room := _AT_ONCE - on_their_way[name]) > 0}
         if not rooms:
             return None  # each that ends wakes this

@@ -9,6 +9,9 @@ actions.
 A message whose mapping fails is kept in the store as a delivery, with its first attempt counted, and is acknowledged. From then on
 it is tried again and dies like any other (triggers.py), its waits hold up no other message, and a person sees it.
 
+A message that was taken while too many calls of the mapping hang in this worker is kept as a delivery too, with no attempt counted,
+and no more are taken: other workers read the queue.
+
 One task reads, so that the rest of a batch is mapped and committed while the next comes. Mapped messages are committed together,
 as all writes of one turn of the loop are, and one that fails fails alone. `in_flight` bounds what is taken and not acknowledged.
 """
@@ -36,9 +39,10 @@ from holdfast.words.queues import Address, Message, address_of, key_of, makeshif
 from holdfast.words.triggers import Delivery, TriggerSpec, actions, delivery_key
 from holdfast.worker.agents import Served
 from holdfast.worker.brokers.contract import CONNECT_S, TAKE_S, Connect, Connection, QueueMissing, Reading
+from holdfast.worker.mappings import Mapper, Raised, told_of
 from holdfast.worker.measures import Measures
 from holdfast.worker.rounds import Round
-from holdfast.worker.triggers import Apply, Mapper, Raised, failure, told_of
+from holdfast.worker.triggers import Apply, failure
 
 _log = logger("holdfast")
 KIND: Final = "queue"
@@ -48,6 +52,7 @@ _LAG_EVERY_S: Final = 5.0
 _GRACE_S: Final = 2.0  # for mappings when the connection or the worker ends
 _GOODBYE_S: Final = 5.0  # for a broker, to acknowledge, give back and close
 _STORE_S: Final = 1.0  # before a store that cannot be written is tried again
+_HANGS_S: Final = 1.0  # before a mapping of which too many calls hang is looked at again
 _MOST_BEFORE: Final = 25  # times that a message was given before it is suspected to end its workers
 
 
@@ -242,6 +247,9 @@ class Consumer:
             if room <= 0:
                 await self._room.wait()
                 continue
+            if self._mapper.hangs(self.spec.name):
+                await asyncio.sleep(_HANGS_S)
+                continue
             messages = await connection.take(room)
             if not messages:
                 continue
@@ -311,7 +319,7 @@ class Consumer:
                 for message, delivery in known:
                     group.create_task(self._map(message, delivery, self._mapper.one(self.spec, delivery)))
                 return
-            while known:
+            while known and not self._mapper.hangs(self.spec.name):
                 returned = await self._mapper.some(self.spec, [delivery for _, delivery in known])
                 for (message, delivery), value in zip(known, returned, strict=False):
                     if inspect.isawaitable(value):
@@ -319,6 +327,8 @@ class Consumer:
                         continue
                     group.create_task(self._settle(message, functools.partial(self._finish, delivery, value)))
                 known = known[len(returned) :]
+            for message, delivery in known:  # the function hangs here: any worker maps them from the store
+                group.create_task(self._settle(message, functools.partial(self._keep_for_others, delivery)))
 
     def _delivery(self, message: Message, key: str) -> Delivery:
         return Delivery(message.body, message.headers, key, self.spec.name, moment(self._store.clock.now()))
@@ -382,6 +392,9 @@ class Consumer:
             NewDelivery(self.spec.name, delivery.id, KIND, delivery.headers, delivery.body, 1, told, wait_ms)
         )
         self._measures.deliver(self.spec.name, "dead" if wait_s is None else "failed", None)
+
+    async def _keep_for_others(self, delivery: Delivery) -> None:
+        await self._store.receive(NewDelivery(self.spec.name, delivery.id, KIND, delivery.headers, delivery.body))
 
     async def _keep_plain(self, message: Message, why: str) -> None:
         told = f"it could not be kept with its headers and its outcome: {why}"

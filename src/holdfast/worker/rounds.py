@@ -47,6 +47,9 @@ class Round(abc.ABC):
     async def declare(self) -> None:  # noqa: B027 - the same
         """Tell the store what must be known there before the worker counts as begun."""
 
+    def abandon(self) -> None:  # noqa: B027 - the same
+        """Drop what is under way, as a killed process would."""
+
     def changed(self, changes: Changes) -> None:
         """Hear of a commit. One that changed much says only that: an empty name."""
         if self.news in changes or "" in changes:

@@ -3,22 +3,19 @@
 Look here when a delivery stays new, or is tried again and again.
 
 Each delivery is mapped by itself, so one that takes long holds up no other; nor do many of one trigger hold up another's, because
-no trigger has more than half of the room, and what is left is shared. The mapping is the user's code: it may raise, hang
-or return nonsense. Then the delivery is tried again as its trigger says, and is dead at last, for a person to look at.
+no trigger has more than half of the room, what is left is shared, and those that take long do not count there. The mapping is the
+user's code: it may raise, hang (mappings.py) or return nonsense. Then the delivery is tried again as its trigger says, and is dead
+at last, for a person to look at.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import inspect
 import json
 import time
 from collections import Counter
-from collections.abc import Awaitable, Collection, Sequence
-from concurrent.futures import Executor
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Protocol
+from collections.abc import Collection, Sequence
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 from holdfast.errors import (
     AlreadyDecided,
@@ -37,9 +34,9 @@ from holdfast.values.text import cut, type_name
 from holdfast.words.announcements import KIND
 from holdfast.words.durations import moment
 from holdfast.words.harmless import logger
-from holdfast.words.people import writable
 from holdfast.words.triggers import Action, Delivery, TriggerSpec, actions
 from holdfast.worker.agents import Served
+from holdfast.worker.mappings import Mapper, text_of, told_of
 from holdfast.worker.measures import Measures
 from holdfast.worker.rounds import AT_ONCE, Round
 
@@ -47,8 +44,7 @@ _log = logger("holdfast")
 _DECLARE_EVERY_S: Final = 30.0
 _PRUNE_EVERY_S: Final = 3600.0
 _AT_ONCE: Final = 50  # deliveries that are mapped at a time
-_MAPPING_S: Final = 60.0  # for one mapping
-_TOGETHER_S: Final = 0.05  # for mappings that are called one after the other
+_LONG_S: Final = 2.0  # after which one that is mapped leaves its room to other triggers
 TTL_MS: Final = 120_000  # for which a worker has a delivery; a dead one is found sooner
 _GRACE_S: Final = 2.0  # for mappings when the worker stops; a worker that comes later maps the others
 LOOK: Final = "holdfast triggers"  # shows what is dead
@@ -64,99 +60,6 @@ class Apply(Protocol):
     ) -> list[dict[str, Any]]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """An error that a mapping raised, in the place of what it would have returned."""
-
-    error: Exception
-
-
-def failing(error: BaseException) -> Exception:
-    """Make what a mapping raised its failure: `sys.exit()` in a mapping ends the mapping, not the worker."""
-    if isinstance(error, Exception):
-        return error
-    problem = RuntimeError(f"the mapping raised {type_name(type(error))}: {_text(error)}")
-    problem.__cause__ = error
-    return problem
-
-
-def _text(error: BaseException) -> str:
-    """Write down what an error says, as every database takes it. That is users' code too."""
-    try:
-        return writable(cut(str(error), 1_000))
-    except BaseException as problem:
-        return f"(its text cannot be told: {type_name(type(problem))})"
-
-
-class Mapper:
-    """Calls mappings, which are users' code: a plain function in a thread, because it may wait for something."""
-
-    def __init__(self, threads: Executor) -> None:
-        self._threads = threads
-
-    async def one(self, spec: TriggerSpec, delivery: Delivery) -> Any:
-        """Map one delivery."""
-        if inspect.iscoroutinefunction(spec.fn):
-            return await self.awaited(spec.fn(delivery))
-        (returned,) = await self.some(spec, [delivery])
-        if isinstance(returned, Raised):
-            raise returned.error
-        return await self.awaited(returned) if inspect.isawaitable(returned) else returned
-
-    async def awaited(self, returned: Awaitable[Any]) -> Any:
-        """Wait for a mapping that is async, but not for ever."""
-        try:
-            async with asyncio.timeout(_MAPPING_S):
-                return await returned
-        except (Exception, KeyboardInterrupt):
-            raise
-        except BaseException as error:
-            task = asyncio.current_task()
-            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-                raise  # ours, not the mapping's own
-            raise failing(error) from error
-
-    async def some(self, spec: TriggerSpec, deliveries: Sequence[Delivery]) -> list[Any]:
-        """Map the first of these by a plain function, one after the other: as many as take no time, and one at least.
-
-        To go into a thread and back takes longer than most mappings. One that hangs is the last of those returned. Its time counts
-        from when a thread had it: steps have the threads too.
-        """
-        found: list[Any] = []
-        began: list[float] = []
-        left = False
-
-        def work() -> None:
-            began.append(time.monotonic())
-            for each in deliveries:
-                try:
-                    found.append(contextvars.copy_context().run(spec.fn, each))
-                except BaseException as error:  # a thread hears no Ctrl-C: it is the mapping's own
-                    found.append(Raised(failing(error)))
-                if left or time.monotonic() > began[0] + _TOGETHER_S:
-                    return
-
-        call = asyncio.get_running_loop().run_in_executor(self._threads, work)
-        try:
-            while not call.done():
-                await asyncio.wait([call], timeout=_MAPPING_S)
-                if not call.done() and began and time.monotonic() >= began[0] + _MAPPING_S:
-                    return [*found, Raised(TimeoutError())][: len(deliveries)]
-            call.result()
-            return found
-        finally:
-            left = True
-            call.cancel()
-
-
-def told_of(error: Exception) -> str:
-    """Say why a mapping failed."""
-    text = _text(error)
-    if isinstance(error, TimeoutError) and not text:
-        return f"TimeoutError: the mapping took longer than {_MAPPING_S:g} s"
-    return writable(f"{type_name(type(error))}: {text}")
-
-
 def failure(
     spec: TriggerSpec, key: str, failures: int, error: Exception, told: str, *, look: str = LOOK, traces: bool = True
 ) -> tuple[str, float | None]:
@@ -166,7 +69,7 @@ def failure(
         try:
             wait_s = spec.retry.delay_s(failures, error, f"{spec.name}@{key}")
         except BaseException as problem:
-            told += f" (and retry= raised {type_name(type(problem))}: {cut(_text(problem), 200)})"
+            told += f" (and retry= raised {type_name(type(problem))}: {cut(text_of(problem), 200)})"
     how = f"it is dead: `{look}` shows it" if wait_s is None else f"the next attempt is in {wait_s:.1f} s"
     _log.warning(
         "delivery %r of trigger %r failed, attempt %d; %s: %s", key, spec.name, failures, how, told,
@@ -181,6 +84,13 @@ def declared_by(spec: TriggerSpec) -> DeclaredTrigger:
     return DeclaredTrigger(spec.name, spec.kind, config, hashed(f"{spec.kind} {config}"))
 
 
+class _Begun(NamedTuple):
+    """A delivery that is being mapped: of which trigger, and since when in the time of time.monotonic()."""
+
+    trigger: str
+    at: float
+
+
 class Deliveries(Round):
     """One worker's part in what comes from outside. Without triggers it asks the store nothing."""
 
@@ -192,7 +102,7 @@ class Deliveries(Round):
         super().__init__(store.clock)
         self._store, self._measures, self._mapper, self._apply = store, measures, mapper, apply
         self._triggers: dict[str, TriggerSpec] = {}
-        self._busy: dict[asyncio.Task[None], str] = {}  # what is being mapped -> its trigger
+        self._busy: dict[asyncio.Task[None], _Begun] = {}  # what is being mapped
         self._begun: dict[str, float] = {}  # when one of a trigger was begun last
         self._told: set[tuple[str, str]] = set()  # names that others have taken, by kind
         self._declare_at = self._prune_at = 0.0  # in the time of time.monotonic()
@@ -216,8 +126,12 @@ class Deliveries(Round):
                 if self._busy:
                     await asyncio.wait(self._busy, timeout=_GRACE_S)
             finally:
-                for each in self._busy:
-                    each.cancel()
+                self.abandon()
+
+    def abandon(self) -> None:
+        """Drop what is being mapped, as a killed process would."""
+        for each in self._busy:
+            each.cancel()
 
     async def turn(self) -> int | None:
         """Begin to map what is due, as far as there is room."""
@@ -225,9 +139,11 @@ class Deliveries(Round):
         if not triggers:
             return None
         await self._tend()
-        room, names = _AT_ONCE - len(self._busy), self._with_room(triggers)
+        long_ago = time.monotonic() - _LONG_S
+        room = _AT_ONCE - sum(each.at > long_ago for each in self._busy.values())
+        names = self._with_room(triggers)
         if room <= 0 or not names:
-            return None  # each that ends wakes this
+            return self._store.clock.now() + round(_LONG_S * 1000)  # and each that ends wakes this
         kinds = {name: triggers[name].kind for name in names}
         due = await self._store.next_delivery(kinds)
         if due is None or due > self._store.clock.now():
@@ -240,14 +156,18 @@ class Deliveries(Round):
     def _with_room(self, triggers: Collection[str]) -> list[str]:
         """Name the triggers of which more may be mapped now, those with the least under way first, and they in turn."""
         most = _AT_ONCE if len(triggers) == 1 else _AT_ONCE // 2
-        busy = Counter(self._busy.values())
-        return sorted(
-            (name for name in triggers if busy[name] < most), key=lambda name: (busy[name], self._begun.get(name, 0.0))
-        )
+        busy = self._on_their_way()
+        free = (name for name in triggers if busy[name] < most and not self._mapper.hangs(name))
+        return sorted(free, key=lambda name: (busy[name], self._begun.get(name, 0.0)))
+
+    def _on_their_way(self) -> Counter[str]:
+        """Count what is being mapped by trigger."""
+        return Counter(each.trigger for each in self._busy.values())
 
     def _begin(self, spec: TriggerSpec, row: DeliveryRow, body: bytes) -> None:
         task = asyncio.get_running_loop().create_task(self._handle(spec, row, body))
-        self._busy[task], self._begun[row.trigger] = row.trigger, time.monotonic()
+        self._begun[row.trigger] = now = time.monotonic()
+        self._busy[task] = _Begun(row.trigger, now)
         task.add_done_callback(self._handled)
 
     def _handled(self, task: asyncio.Task[None]) -> None:

@@ -35,6 +35,7 @@ from holdfast.worker.agents import Served
 from holdfast.worker.announcements import Announcements
 from holdfast.worker.files import Files
 from holdfast.worker.leases import Leases
+from holdfast.worker.mappings import Mapper
 from holdfast.worker.measures import Measures
 from holdfast.worker.notifications import Notifications
 from holdfast.worker.queues import Queues
@@ -42,7 +43,7 @@ from holdfast.worker.rounds import Round
 from holdfast.worker.scheduler import Scheduler
 from holdfast.worker.schedules import Schedules, declared_by
 from holdfast.worker.settings import Settings
-from holdfast.worker.triggers import Apply, Deliveries, Mapper
+from holdfast.worker.triggers import Apply, Deliveries
 
 T = TypeVar("T")
 _log = logger("holdfast")
@@ -88,7 +89,7 @@ class Worker:
         self.scheduler = Scheduler(store, self._served, self.settings, self.attempts, self.loading)
         self.rounds: list[Round] = [Schedules(store, self.measures)]
         if apply is not None:
-            mapper = Mapper(self.threads)
+            mapper = Mapper()
             self.rounds += [Deliveries(store, self.measures, mapper, apply), Announcements(store)]
             self.rounds.append(Notifications(store, self.measures, mapper, apply))
             if listens:  # to brokers and folders; tests let things come by themselves
@@ -128,10 +129,11 @@ class Worker:
             return
         self._stopping = True
         grace_s = self.settings.stop_grace_s if grace_s is None else grace_s
-        for task in self._tasks[: 1 + len(self.rounds)]:
-            task.cancel()  # claim and begin no more; leases are kept until the last run is given back
+        ending = 1 + len(self.rounds)  # claim and begin no more; leases are kept until the last run is given back
+        for task in self._tasks[:ending]:
+            task.cancel()
         await drain.release_all(self.attempts.values(), grace_s)
-        await self._put_down()
+        await self._put_down(self._tasks[ending:])  # a second word would take the grace of what comes from outside
 
     async def abandon(self) -> None:
         """Drop everything as a killed process would: nothing is given back."""
@@ -139,10 +141,12 @@ class Worker:
         self._leases.stop()
         for attempt in list(self.attempts.values()):
             attempt.abandon()
-        await self._put_down()
+        for each in self.rounds:
+            each.abandon()
+        await self._put_down(self._tasks)
 
-    async def _put_down(self) -> None:
-        for task in self._tasks:
+    async def _put_down(self, tasks: Iterable[asyncio.Task[None]]) -> None:
+        for task in tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, *self._carriers, return_exceptions=True)
         self._leases.stop()
