@@ -72,7 +72,7 @@ class Mapper:
         self._threads: dict[str, _Threads] = {}
 
     def hung(self, trigger: str) -> int:
-        """How many calls of the mapping of a trigger were given up and have not returned?"""
+        """Count the calls of the mapping of a trigger that were given up and have not returned."""
         found = self._threads.get(trigger)
         return 0 if found is None else found.hung
 
