@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from holdfast.client.client import Client, open, restore_backup
     from holdfast.client.conversations import ConversationInfo, Message, Transcript
     from holdfast.client.forks import ForkInfo
-    from holdfast.client.history import MessageInfo, Pending, Snapshot, State, StepInfo
+    from holdfast.client.history import CheckpointInfo, MessageInfo, Pending, Snapshot, State, StepInfo
     from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo
     from holdfast.client.keys import Key, Keys
     from holdfast.client.notifications import NotificationHandle, NotificationInfo
@@ -130,6 +130,7 @@ __all__ = [
     "BudgetExceeded",
     "Bundle",
     "Checked",
+    "CheckpointInfo",
     "Child",
     "Chunk",
     "Client",
@@ -304,7 +305,7 @@ _HOMES = {
     "holdfast.resources": "Resource resource",
     "holdfast.words.retry": "Retry",
     "holdfast.client.forks": "ForkInfo",
-    "holdfast.client.history": "MessageInfo Pending Snapshot State StepInfo",
+    "holdfast.client.history": "CheckpointInfo MessageInfo Pending Snapshot State StepInfo",
     "holdfast.client.info": "AgentInfo Deed RunEvent RunInfo",
     "holdfast.client.run": "Receipt Run",
     "holdfast.words.salvage": "Reason Salvaged partial",

@@ -11,7 +11,7 @@ from holdfast.client.approvals import Approval
 from holdfast.client.bundles import Bundle, Imported, MoveReceipt
 from holdfast.client.conversations import ConversationInfo, Message
 from holdfast.client.forks import ForkInfo
-from holdfast.client.history import Pending
+from holdfast.client.history import CheckpointInfo, Pending
 from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo
 from holdfast.client.keys import Keys
 from holdfast.client.notifications import NotificationInfo
@@ -102,16 +102,58 @@ class Run(Generic[R_co]):
             UnknownRun: There is no such run.
         """
 
-    def events(self, *, after: int = ..., follow: bool = ...) -> Iterator[RunEvent]:
+    def events(
+        self,
+        *,
+        after: int = ...,
+        before: int | None = ...,
+        limit: int | None = ...,
+        kinds: str | Iterable[str] | None = ...,
+        key: str | None = ...,
+        search: str | None = ...,
+        dropped: bool = ...,
+        follow: bool = ...,
+    ) -> Iterator[RunEvent]:
         """Iterate over its history, live until it ends.
 
         Args:
             after: How many events were seen already.
+            before: Only events before this one, which are not followed: the last of them, if there are more than `limit`, which
+                is 100 unless given.
+            limit: How many at most.
+            kinds: One kind or several; "approval" is all that happens to questions.
+            key: Only events of this call.
+            search: Only events with this text in their kind, key or data, or at the beginning of their value.
+            dropped: Whether events are listed too that a retry took out of the history.
             follow: Whether to wait for more.
 
         Raises:
             UnknownRun: There is no such run.
-            BadArguments: `after` is beyond its history.
+            BadArguments: `after` is beyond its history, or a filter cannot be used.
+        """
+
+    def event(self, seq: int) -> RunEvent:
+        """Find one event of its history; `run.value(seq)` reads the value that it holds.
+
+        Raises:
+            UnknownRun: There is no such run.
+            BadArguments: It has no such event.
+        """
+
+    def value(self, seq: int) -> Any:
+        """Read the value that an event of its history holds, as plain data; None if it holds none.
+
+        Raises:
+            UnknownRun: There is no such run.
+            BadArguments: It has no such event.
+            NotStorable: The value is damaged.
+        """
+
+    def checkpoints(self) -> list[CheckpointInfo]:
+        """List the checkpoints of its history, the first first; `run.state(at)` has the state of one.
+
+        Raises:
+            UnknownRun: There is no such run.
         """
 
     def steps(self, *, after: int = ..., limit: int | None = ..., dropped: bool = ...) -> Iterator[StepInfo]:
@@ -913,7 +955,7 @@ class Client:
         """
 
     def events(
-        self, *, after: int = ..., kinds: str | Iterable[str] | None = ..., follow: bool = ...
+        self, *, after: int = ..., kinds: str | Iterable[str] | None = ..., run: str | None = ..., follow: bool = ...
     ) -> Iterator[RunEvent]:
         """Iterate over the events of all runs, in order; `event.position` of the last one seen is where to go on.
 
@@ -923,6 +965,7 @@ class Client:
         Args:
             after: The position of the last event seen.
             kinds: One kind or several; "approval" is all that happens to questions.
+            run: Only events of this run.
             follow: Whether to wait for more.
 
         Raises:

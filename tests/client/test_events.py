@@ -347,3 +347,32 @@ async def test_a_crash_loses_no_record(records):
         await hf.run(short, id="s")
         assert list(dict.fromkeys(records)) == [("before", "s", ""), ("after", "s", "")]
         assert len(records) <= 2 + hf.crashes
+
+
+async def test_a_history_is_read_in_part_also_where_a_fork_shares_it(store_url):
+    """What a fork has from another run and what is its own are one history: forwards, backwards, by kind and by call."""
+    async with holdfast.open(store_url, agents=ALL) as hf:
+        run = await hf.start(greet, "ana", id="g")
+        await run.result(timeout=20)
+        fork = await run.fork(by="ana")
+        await fork.result(timeout=20)
+        whole = [event async for event in fork.events(follow=False)]
+        assert [event.seq for event in whole] == list(range(len(whole))) and len(whole) > 2
+
+        async def found(**which):
+            return [event async for event in fork.events(follow=False, **which)]
+
+        assert await found(before=len(whole)) == whole
+        for limit in range(1, len(whole) + 1):
+            assert await found(limit=limit) == whole[:limit]
+            assert await found(before=len(whole), limit=limit) == whole[-limit:]
+            assert await found(after=limit) == whole[limit:]
+            assert [await fork.event(limit - 1)] == whole[limit - 1 : limit]
+        assert await found(kinds="step") == [event for event in whole if event.kind.startswith("step.")]
+        assert await found(key=whole[0].key) == [event for event in whole if event.key == whole[0].key]
+        assert await fork.value(0) == await run.value(0) is not None
+        for which in ({"before": "x"}, {"limit": 0}, {"kinds": "walk"}, {"key": 1}, {"search": "\0"}):
+            with pytest.raises(BadArguments):
+                await found(**which)
+        with pytest.raises(BadArguments, match="has no event 99"):
+            await fork.value(99)

@@ -54,8 +54,8 @@ from holdfast.words.durations import Duration, milliseconds
 from holdfast.words.limits import Flow, Lane, lane_of
 from holdfast.words.model import (
     FINISHED,
-    KINDS,
     RunRow,
+    checked_kinds,
     checked_limit,
     checked_place,
     checked_run_id,
@@ -724,7 +724,7 @@ class Client(
         return await self._written(write, "Erasing again is safe")
 
     async def events(
-        self, *, after: int = 0, kinds: str | Iterable[str] | None = None, follow: bool = True
+        self, *, after: int = 0, kinds: str | Iterable[str] | None = None, run: str | None = None, follow: bool = True
     ) -> AsyncIterator[RunEvent]:
         """Iterate over the events of all runs, in order; `event.position` of the last one seen is where to go on.
 
@@ -734,6 +734,7 @@ class Client(
         Args:
             after: The position of the last event seen.
             kinds: One kind or several; "approval" is all that happens to questions.
+            run: Only events of this run.
             follow: Whether to wait for more.
 
         Raises:
@@ -745,19 +746,22 @@ class Client(
                 print(event.run, event.kind)
             ```
         """
-        chosen, after = None if kinds is None else _checked_kinds(kinds), checked_place(after)
-        with self._listening("", News.GREW) as heard:
+        chosen, after = None if kinds is None else checked_kinds(kinds), checked_place(after)
+        which = None if run is None else checked_run_id(run)
+        all_fit = chosen is None and which is None
+        with self._listening(which or "", News.GREW) as heard:
             end = 0 if follow else (await self.store.feed_reach())[1]
             patience: float | None = None
             while True:
                 heard.clear()
-                sure = 0 if follow else (await self.store.feed_reach())[0]
-                page = await self.store.feed(after, chosen)
-                for event in page:
-                    after = event.position
-                    yield RunEvent.of(event)
+                sure = 0 if follow and all_fit else (await self.store.feed_reach())[0]
+                page = await self.store.feed_lines(after, chosen, which)
+                for line in page:
+                    after = line.position
+                    yield RunEvent.of(line)
                 if page:
                     continue
+                after = max(after, sure - 1)  # what does not fit is not looked at again
                 if follow:
                     await self._pause_for(heard)
                     continue
@@ -880,15 +884,4 @@ def _checked_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
         if max(len(name), len(value)) > _LABEL_LENGTH:
             raise BadArguments(f"labels have at most {_LABEL_LENGTH} characters: {short(name)}={short(value)} has more")
         checked_text(name + value, "labels")
-    return found
-
-
-def _checked_kinds(kinds: str | Iterable[str]) -> list[str]:
-    """A kind without its second word is the whole family: 'approval' is all that happens to questions."""
-    found: list[str] = []
-    for kind in [kinds] if isinstance(kinds, str) else kinds:
-        family = [kind] if kind in KINDS else [each for each in KINDS if each.partition(".")[0] == kind]
-        if not family:
-            raise BadArguments(f"{kind!r} is no kind of event; there are: {', '.join(KINDS)}")
-        found += family
     return found

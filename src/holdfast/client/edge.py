@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 from holdfast.client.approvals import Approval, Room
 from holdfast.client.bundles import Bundle, Judgement, add_decisions, judged, new_decisions, read
 from holdfast.client.client import Client, open, store_for
-from holdfast.client.info import Deed, bury_owners
+from holdfast.client.history import value_text
+from holdfast.client.info import Deed, RunEvent, bury_owners
 from holdfast.client.keys import Key, Keys
 from holdfast.client.refusals import Try
 from holdfast.client.triggers import DeliveryInfo
@@ -35,7 +36,7 @@ from holdfast.store.contract import Ailment
 from holdfast.store.runs import Census
 from holdfast.store.store import Store
 from holdfast.store.triggers import UNDONE, Tally
-from holdfast.words.model import ApprovalRow, Event, Published, RunRow, Signal
+from holdfast.words.model import ApprovalRow, Event, Published, RunRow, Signal, checked_kinds, checked_run_id
 from holdfast.words.people import GROUP, Actor, Ballot, passed_on
 from holdfast.words.triggers import Delivery
 from holdfast.worker.worker import Worker
@@ -204,6 +205,22 @@ class Edge:
         """Read a page of a run's journal from a seq on; without a run, of the feed of all behind a position."""
         store = self._hf.store
         return await (store.feed(after, None, limit) if run is None else store.journal(run, after, limit))
+
+    async def feed(
+        self, after: int, kinds: Iterable[str] | None, run: str | None = None, limit: int = 500
+    ) -> list[RunEvent]:
+        """Read what the feed has behind a position, as `hf.events` tells it; nobody waits for transactions of others."""
+        chosen = None if kinds is None else checked_kinds(kinds)
+        which = None if run is None else checked_run_id(run)
+        return [RunEvent.of(line) for line in await self._hf.store.feed_lines(after, chosen, which, limit)]
+
+    async def sure_position(self) -> int:
+        """Say up to where the feed has all there will ever be: who goes on from there misses nothing."""
+        return max((await self._hf.store.feed_reach())[0] - 1, 0)
+
+    async def value_text(self, run: str, seq: int) -> str | None:
+        """Read the value that an event holds, as the text that is stored."""
+        return await value_text(self._hf, run, seq)
 
     async def last_position(self) -> int:
         """Say where the newest event of the store stands in the order of all."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 from holdfast.client.aside import aside
 from holdfast.client.base import Base
 from holdfast.client.forks import shared_below, shared_child
-from holdfast.client.info import RunInfo, is_put_off, shared_info, wants_worker
+from holdfast.client.info import RunEvent, RunInfo, is_put_off, shared_info, wants_worker
 from holdfast.client.streams import StreamInfo, streams
 from holdfast.declare import Agent
 from holdfast.errors import BadArguments, NondeterminismError, NotStorable
@@ -371,6 +371,65 @@ async def _call_at(client: Base, run: str, key: str) -> Call | None:
     if call is not None:
         await _name_workers(client, run, calls, [call])
     return call
+
+
+# Events and checkpoints
+
+
+async def event_at(client: Base, run: str, seq: int) -> RunEvent:
+    """Find one event; `BadArguments` if there is none at this place."""
+    row = await client._run_row(run)
+    if 0 <= checked_place(seq, "seq") < row.next_seq:
+        found = await client.store.lines(run, seq, 1, dropped=True)
+        if found and found[0].seq == seq:
+            return RunEvent.of(found[0])
+    raise BadArguments(f"run {run!r} has no event {seq}; its history has {row.next_seq}, from 0 on")
+
+
+async def value_at(client: Base, run: str, seq: int) -> Any:
+    """Read the value that an event holds, as plain data; None if it holds none."""
+    return await _value(client, run, seq)
+
+
+async def value_text(client: Base, run: str, seq: int) -> str | None:
+    """Read the value that an event holds, as the text that is stored; None if it holds none."""
+    return await _text_at(client, run, seq)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointInfo:
+    """A stored state of a run, from which replay starts.
+
+    Attributes:
+        era: Which one it is, from 1 on.
+        seq: The event that has it: `run.state(seq)` is its state.
+        at: When it was stored.
+        size: The bytes that this checkpoint added to the store.
+
+    Example:
+        ```python
+        eras = [checkpoint.era for checkpoint in await run.checkpoints()]
+        ```
+    """
+
+    era: int
+    seq: int
+    at: datetime
+    size: int
+
+
+async def checkpoints(client: Base, run: str) -> list[CheckpointInfo]:
+    """List the checkpoints of a run, the first first."""
+    row, made, place = await client._run_row(run), list[CheckpointInfo](), 0
+    while place < row.next_seq:
+        page = await client.store.lines(run, place, _CHUNK, kinds=["checkpoint"])
+        made += [
+            CheckpointInfo(int(line.data.get("era", 0)), line.seq, moment(line.at), line.size or 0) for line in page
+        ]
+        if len(page) < _CHUNK:
+            break
+        place = page[-1].seq + 1
+    return made
 
 
 # State

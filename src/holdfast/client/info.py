@@ -11,7 +11,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from holdfast.errors import StoreUnavailable
+from holdfast.store.journal import Line
 from holdfast.store.store import Store
+from holdfast.values.codec import beginning, preview
 from holdfast.words.budget import Budget
 from holdfast.words.durations import moment
 from holdfast.words.model import CRASHES_APART, Event, Published, RunRow, is_served
@@ -20,6 +22,7 @@ from holdfast.words.spent import NOTHING, Spent
 from holdfast.words.triggers import OUTGOING
 
 _BURY_S: Final = 2.0
+_PREVIEW: Final = 160  # characters of a value that lists of events show
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +183,10 @@ class RunEvent:
         key: The call it belongs to.
         at: When.
         data: What else there is to say, by kind.
+        epoch: The number of the claim under which it was written.
+        dropped: The event of the retry that took it out of the history.
+        preview: The value that it holds, in a line cut to 160 characters; `run.value(seq)` reads it.
+        size: The bytes of that value, as it is stored.
 
     Example:
         ```python
@@ -194,10 +201,20 @@ class RunEvent:
     key: str | None
     at: datetime
     data: dict[str, Any]
+    epoch: int = 0
+    dropped: int | None = None
+    preview: str | None = None
+    size: int | None = None
 
     @classmethod
     def of(cls, event: Event) -> RunEvent:
-        return cls(event.position, event.run, event.seq, event.kind, event.key, moment(event.at), event.data)
+        told, size = event.value, event.size if isinstance(event, Line) else None
+        if told is not None:
+            told = preview(told, _PREVIEW) if size is None or size <= len(told) else beginning(told, _PREVIEW)
+        return cls(
+            event.position, event.run, event.seq, event.kind, event.key, moment(event.at), event.data, event.epoch,
+            event.dropped, told, size,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

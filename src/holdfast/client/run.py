@@ -20,7 +20,20 @@ from holdfast.client.aside import aside
 from holdfast.client.base import Base
 from holdfast.client.bundles import Bundle, MoveReceipt
 from holdfast.client.forks import ForkInfo
-from holdfast.client.history import Snapshot, State, StepInfo, snapshot, state, step_at, steps
+from holdfast.client.history import (
+    CheckpointInfo,
+    Snapshot,
+    State,
+    StepInfo,
+    checked_count,
+    checkpoints,
+    event_at,
+    snapshot,
+    state,
+    step_at,
+    steps,
+    value_at,
+)
 from holdfast.client.info import RunEvent, RunInfo, bury_owners, wants_worker
 from holdfast.client.keys import Keys
 from holdfast.client.streams import Chunk, StreamInfo, checked_offset, chunks, streams
@@ -38,6 +51,7 @@ from holdfast.errors import (
 from holdfast.store.blobs import spilled, unspilled
 from holdfast.store.changes import News
 from holdfast.store.inbox import Send
+from holdfast.store.journal import Sought
 from holdfast.values.codec import UNTYPED, Shape, checked_size
 from holdfast.values.text import cut, short
 from holdfast.verbs.messages import checked_topic
@@ -52,6 +66,7 @@ from holdfast.words.harmless import logger
 from holdfast.words.model import (
     FINISHED,
     RunRow,
+    checked_kinds,
     checked_place,
     checked_statuses,
     is_served,
@@ -64,6 +79,9 @@ T = TypeVar("T")
 
 _log = logger("holdfast")
 _KEY_LENGTH: Final = 1_000  # of a message
+_CALL_LENGTH: Final = 10_000  # of the key of a call
+_SEARCH_LENGTH: Final = 1_000
+_BEFORE: Final = 100  # events before one, unless it is said how many
 UNSERVED_S: Final = 4.0  # that nobody serves a run is no news while a worker may be starting
 _WHY_S: Final = 2.0  # to find out why a wait was in vain
 _LOOK_EVERY_S: Final = 0.02
@@ -356,16 +374,34 @@ class Run(Generic[R_co]):
         spec = self._client._spec(row.agent, row.version)
         return spec.signature.returns if spec is not None else UNTYPED
 
-    async def events(self, *, after: int = 0, follow: bool = True) -> AsyncIterator[RunEvent]:
+    async def events(
+        self,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int | None = None,
+        kinds: str | Iterable[str] | None = None,
+        key: str | None = None,
+        search: str | None = None,
+        dropped: bool = False,
+        follow: bool = True,
+    ) -> AsyncIterator[RunEvent]:
         """Iterate over its history, live until it ends.
 
         Args:
             after: How many events were seen already.
+            before: Only events before this one, which are not followed: the last of them, if there are more than `limit`, which
+                is 100 unless given.
+            limit: How many at most.
+            kinds: One kind or several; "approval" is all that happens to questions.
+            key: Only events of this call.
+            search: Only events with this text in their kind, key or data, or at the beginning of their value.
+            dropped: Whether events are listed too that a retry took out of the history.
             follow: Whether to wait for more.
 
         Raises:
             UnknownRun: There is no such run.
-            BadArguments: `after` is beyond its history.
+            BadArguments: `after` is beyond its history, or a filter cannot be used.
 
         Example:
             ```python
@@ -373,24 +409,80 @@ class Run(Generic[R_co]):
                 print(event.seq, event.kind, event.key)
             ```
         """
-        lonely, after, size = _Lonely(self), checked_place(after), 32
+        sought: Sought = {
+            "kinds": None if kinds is None else checked_kinds(kinds),
+            "key": None if key is None else checked_text(key, "key", _CALL_LENGTH),
+            "search": None if search is None else checked_text(search, "search", _SEARCH_LENGTH),
+        }
+        lonely, place, size, left = _Lonely(self), checked_place(after), 32, checked_count(limit)
         with self._client._listening(self.id, News.GREW) as heard:
-            while True:
+            while left is None or left > 0:
                 heard.clear()
                 row = await self._row()
-                if after > row.next_seq:
+                if place > row.next_seq:
                     raise BadArguments(f"after={after}: run {self.id!r} has a history of {row.next_seq} events")
-                # Without their values: these are large, and a slow reader takes its time.
-                page = [RunEvent.of(event) for event in await self._client.store.journal(self.id, after, size)]
-                size = min(size * 2, 500)  # few first: who reads no more of it, or slowly, holds no more
-                for event in page:
-                    after = event.seq + 1
-                    yield event
-                if not page:
-                    if not follow or row.status in FINISHED:
+                size = min(size, left or size) if before is None else left or _BEFORE
+                page = await self._client.store.lines(
+                    self.id, place, size, None if before is None else checked_place(before, "before"), dropped, **sought
+                )
+                for line in page:
+                    place = line.seq + 1
+                    yield RunEvent.of(line)
+                if before is not None:
+                    return
+                left = None if left is None else left - len(page)
+                if len(page) < size:
+                    place = max(place, row.next_seq)  # what was there and does not fit is not looked at again
+                    if not follow or (not page and row.status in FINISHED):
                         return
-                    await lonely.look(row)
-                    await self._client._pause_for(heard)
+                    if not page:
+                        await lonely.look(row)
+                        await self._client._pause_for(heard)
+                size = min(size * 2, 500)  # few first: who reads no more of it, or slowly, holds no more
+
+    async def event(self, seq: int) -> RunEvent:
+        """Find one event of its history; `run.value(seq)` reads the value that it holds.
+
+        Raises:
+            UnknownRun: There is no such run.
+            BadArguments: It has no such event.
+
+        Example:
+            ```python
+            asked = await run.event(1)
+            assert asked.kind == "approval.asked"
+            ```
+        """
+        return await event_at(self._client, self.id, seq)
+
+    async def value(self, seq: int) -> Any:
+        """Read the value that an event of its history holds, as plain data; None if it holds none.
+
+        Raises:
+            UnknownRun: There is no such run.
+            BadArguments: It has no such event.
+            NotStorable: The value is damaged.
+
+        Example:
+            ```python
+            first = await run.value(0)
+            ```
+        """
+        await self.event(seq)
+        return await value_at(self._client, self.id, seq)
+
+    async def checkpoints(self) -> list[CheckpointInfo]:
+        """List the checkpoints of its history, the first first; `run.state(at)` has the state of one.
+
+        Raises:
+            UnknownRun: There is no such run.
+
+        Example:
+            ```python
+            eras = [checkpoint.era for checkpoint in await run.checkpoints()]
+            ```
+        """
+        return await checkpoints(self._client, self.id)
 
     def steps(self, *, after: int = -1, limit: int | None = None, dropped: bool = False) -> AsyncIterator[StepInfo]:
         """Iterate over its calls, in the order in which they were first recorded. Values are read when they are asked for.

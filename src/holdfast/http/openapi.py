@@ -49,6 +49,7 @@ _CREDENTIAL: Final = {
     ]
 }
 _OPEN: Final = "Needs no token."
+_FILE: Final = "application/octet-stream"
 _SIGNED: Final = "Needs no token, but the signature that its trigger declares."
 _TWO_HALVES: Final[dict[str, list[str]]] = {"session_cookie": [], "session_key": []}
 _PARTS: Final = {
@@ -56,6 +57,7 @@ _PARTS: Final = {
     "name": "The name.",
     "step": "The number or the key of the call.",
     "delivery": "The id of the delivery.",
+    "seq": "The number of the event.",
 }
 
 
@@ -123,7 +125,9 @@ def _problem() -> dict[str, Any]:
 
 
 def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
-    content: dict[str, Any] = {"application/json": {"schema": _schema(endpoint.answers, schemas)}}
+    content: dict[str, Any] = {_FILE: {}}
+    if endpoint.answers is not bytes:
+        content = {"application/json": {"schema": _schema(endpoint.answers, schemas)}}
     if endpoint.follows is not None:
         _schema(endpoint.follows, schemas)
         content["text/event-stream"] = {"schema": {"type": "string"}}

@@ -6,7 +6,18 @@ from typing import Any, Final
 
 from holdfast.client.info import RunEvent
 from holdfast.client.streams import Chunk
-from holdfast.http import announcements, approvals, callers, history, notifications, runs, schedules, triggers, webhooks
+from holdfast.http import (
+    announcements,
+    approvals,
+    callers,
+    events,
+    history,
+    notifications,
+    runs,
+    schedules,
+    triggers,
+    webhooks,
+)
 from holdfast.http.routes import Endpoint
 
 _FOLLOWED: Final = {204: ("There is nothing behind Last-Event-ID, and nothing will come.", None)}
@@ -20,7 +31,13 @@ PATHS: Final[tuple[Endpoint, ...]] = (
     Endpoint("GET", "/api/runs/{id}/result", "What its agent returned.", runs.result, "read", runs.Result,
              query=runs.Within, more={202: ("It has not ended.", runs.OneRun)}),
     Endpoint("GET", "/api/runs/{id}/events", "Its history; as text/event-stream it is followed live until it ends.",
-             runs.events, "read", runs.Events, query=runs.Behind, more=_FOLLOWED, follows=RunEvent),
+             events.listed, "read", events.Events, query=events.Which, more=_FOLLOWED, follows=RunEvent),
+    Endpoint("GET", "/api/runs/{id}/events/{seq}", "One event with the value that it holds, up to 1 MiB.", events.shown,
+             "read", events.OneEvent),
+    Endpoint("GET", "/api/runs/{id}/events/{seq}/value", "The value that an event holds, as a file.", events.value, "read",
+             bytes),
+    Endpoint("GET", "/api/runs/{id}/checkpoints", "Its checkpoints, the first first.", events.checkpoints, "read",
+             events.Checkpoints),
     Endpoint("GET", "/api/runs/{id}/steps", "Its calls, in the order of their first events, without their values.",
              history.steps, "read", history.Steps, query=history.Behind),
     Endpoint("GET", "/api/runs/{id}/steps/{step}", "One call with its arguments and result, by its number or key.",
@@ -30,7 +47,7 @@ PATHS: Final[tuple[Endpoint, ...]] = (
     Endpoint("GET", "/api/runs/{id}/state", "The state it stored last, or that held at an event.", history.state, "read",
              history.OneState, query=history.At),
     Endpoint("GET", "/api/runs/{id}/streams/{name}", "What it writes to a stream; as text/event-stream it is followed live.",
-             runs.stream, "read", runs.Chunks, query=runs.Behind, more=_FOLLOWED, follows=Chunk),
+             runs.stream, "read", runs.Chunks, query=events.Behind, more=_FOLLOWED, follows=Chunk),
     Endpoint("POST", "/api/runs/{id}/pause", "Stop it, and all below it, until it is resumed.", runs.pause, "write",
              runs.OneRun, body=runs.Pause),
     Endpoint("POST", "/api/runs/{id}/resume", "Let a paused run go on, with those paused with it.", runs.resume,
@@ -63,6 +80,8 @@ PATHS: Final[tuple[Endpoint, ...]] = (
     Endpoint("POST", "/api/schedules/{name}/trigger", "Begin a run now.", schedules.trigger, "write", schedules.Begun),
     Endpoint("POST", "/api/schedules/{name}/backfill", "Begin a run for each past time that has none.", schedules.backfill,
              "write", schedules.Begun, body=schedules.Between),
+    Endpoint("GET", "/api/events", "The events of all runs, in order; as text/event-stream they are followed live.",
+             events.of_all, "read", events.Events, query=events.OfAll, follows=RunEvent),
     Endpoint("POST", "/api/events", "Publish an announcement for whoever waits for it. The same name and key again is the same.",
              announcements.publish, "write", announcements.Published, body=announcements.NewAnnouncement,
              more={201: ("It was published by this request.", announcements.Published)}),

@@ -104,7 +104,7 @@ class Endpoint:
     do: Callable[[Call[Any, Any]], Awaitable[Any]]
     # "any": whoever is known. None: nobody need be; what is sent may have its own proof, which `do` checks.
     needs: Scope | Literal["any"] | None
-    answers: Any  # the type of the document
+    answers: Any  # the type of the document; `bytes`, if it is a file
     query: type[Input] = Nothing
     body: Any = None  # a type, if it takes a document; `bytes`, if `do` reads what comes by itself
     # Other good statuses: what they mean, their document.

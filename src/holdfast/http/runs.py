@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from pydantic import Field, StrictInt
-from starlette.responses import Response
 
 from holdfast.client.forks import ForkInfo
-from holdfast.client.info import AgentInfo, RunEvent, RunInfo
+from holdfast.client.info import AgentInfo, RunInfo
 from holdfast.client.run import Run
 from holdfast.client.streams import Chunk, StreamInfo
 from holdfast.errors import BadArguments
+from holdfast.http.events import PAGE, Behind, read_or_follow
 from holdfast.http.follow import Source
 from holdfast.http.routes import Answer, Call, Input, Moment, Nothing
 from holdfast.words.budget import Budget
 from holdfast.words.model import FINISHED, Status
-
-Page = Callable[[list[Any], int], Any]  # a page of items, and where to go on
-_PAGE: Final = Field(100, ge=1, le=1000, description="At most so many.")
-
 
 # What is taken
 
@@ -43,7 +39,7 @@ class Which(Input):
         None, description="Only runs with this text in their id, agent, labels, arguments, reason or error."
     )
     parent: str | None = Field(None, description="Only runs that this run has started.")
-    limit: int = _PAGE
+    limit: int = PAGE
     after: str | None = Field(None, description="The `next` of the page before.")
 
 
@@ -57,11 +53,6 @@ class Start(Input):
     labels: dict[str, str] = Field({}, description="For lists.")
     after: str | float | None = Field(None, description="Not before this long from now: '2h', or seconds.")
     budget: Budget | None = Field(None, description="What it may spend; instead of what its agent declares.")
-
-
-class Behind(Input):
-    after: int = Field(0, ge=0, description="The `next` of the page before, or the id of the last message seen.")
-    limit: int = _PAGE
 
 
 class Within(Input):
@@ -140,12 +131,6 @@ class WholeRun:
 class Result:
     run: str
     result: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Events:
-    events: list[RunEvent]
-    next: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,16 +217,6 @@ async def result(call: Call[Within, None]) -> Result | Answer:
         closing.cancel()
 
 
-async def events(call: Call[Behind, None]) -> Any:
-    run = call.hf.get(call["id"])
-
-    async def read(after: int, follow: bool) -> AsyncGenerator[tuple[int, RunEvent], None]:
-        async for event in run.events(after=after, follow=follow):
-            yield event.seq + 1, event
-
-    return await _read(call, Events, run, Source(("events", run.id), read))
-
-
 async def stream(call: Call[Behind, None]) -> Any:
     run, name = call.hf.get(call["id"]), call["name"]
 
@@ -249,43 +224,7 @@ async def stream(call: Call[Behind, None]) -> Any:
         async for chunk in run.stream(name, after, follow=follow):
             yield chunk.offset, chunk
 
-    return await _read(call, Chunks, run, Source(("stream", run.id, name), read))
-
-
-async def _read(call: Call[Behind, None], page: Page, run: Run[Any], source: Source) -> Any:
-    """A page, or all that comes for one who asks for a stream of events."""
-    headers = call.request.headers
-    seen = headers.get("last-event-id")
-    after = call.query.after if seen is None else _place(seen)
-    status = (await run.info()).status
-    if call.request.method == "HEAD" or "text/event-stream" not in headers.get("accept", ""):
-        return await _page(page, source, after, call.query.limit)
-    seen_all = after > 0 and await _is_over(source, after)  # also finds a place that is none, before anything is sent
-    if seen is not None and seen_all and status in FINISHED:
-        return Response(status_code=204)  # one who has seen the end is told not to come back
-    return call.follow(source, after)
-
-
-async def _is_over(source: Source, after: int) -> bool:
-    async for _ in source.read(after, False):
-        return False
-    return True
-
-
-def _place(seen: str) -> int:
-    if not seen.isascii() or not seen.isdigit() or len(seen) > 18:
-        raise BadArguments(f"Last-Event-ID: {seen[:40]!r} is not the id of a message; send that of the last one seen")
-    return int(seen)
-
-
-async def _page(page: Page, source: Source, after: int, limit: int) -> Any:
-    found: list[Any] = []
-    async for place, item in source.read(after, False):
-        found.append(item)
-        after = place
-        if len(found) == limit:
-            break
-    return page(found, after)
+    return await read_or_follow(call, Chunks, run, Source(("stream", run.id, name), read), call.query.after)
 
 
 async def pause(call: Call[Nothing, Pause]) -> OneRun:

@@ -4,10 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypedDict, Unpack
 
+from holdfast.store.blobs import NAMED_BLOB
 from holdfast.store.work import ALL, Asking, Feature, listed, rows, to_json
 from holdfast.words.model import Event
+
+
+@dataclass(slots=True)
+class Line(Event):
+    """An event as lists show it: `value` is at most the first 1,000 characters of its value, `size` the bytes of all of it."""
+
+    size: int | None = None
+
+
+class Sought(TypedDict, total=False):
+    """A choice of events: those that fit each of these. What is None or missing fits any."""
+
+    kinds: Iterable[str] | None
+    key: str | None  # of a call
+    search: str | None  # is in its kind, key, data, or the beginning of its value
 
 
 class Journals(Feature):
@@ -22,6 +39,18 @@ class Journals(Feature):
     async def outline(self, run: str, from_seq: int, limit: int, dropped: bool = False) -> list[Event]:
         """Read events as `journal` does, without their values."""
         return await self._read(_in_order, "outline", run, from_seq, limit, dropped)
+
+    async def lines(
+        self,
+        run: str,
+        from_seq: int,
+        limit: int,
+        before: int | None = None,
+        dropped: bool = False,
+        **sought: Unpack[Sought],
+    ) -> list[Line]:
+        """Read the first events from a place on that fit, in order; with `before`, the last of those that stand before it."""
+        return await self._read(_lines, run, from_seq, limit, before, dropped, sought)
 
     async def outline_of(
         self, run: str, keys: Iterable[str], kinds: Iterable[str] = (), *, from_seq: int = 0, dropped: bool = False
@@ -77,6 +106,12 @@ class Journals(Feature):
         """Read events of all runs after a position, in the order in which they became visible."""
         return await self._read(feed, after, kinds, limit)
 
+    async def feed_lines(
+        self, after: int, kinds: Iterable[str] | None, run: str | None = None, limit: int = 500
+    ) -> list[Line]:
+        """Read events as `feed` does, of all runs or of one, with the beginnings of their values."""
+        return await self._read(_feed_lines, after, kinds, run, limit)
+
     async def feed_reach(self) -> tuple[int, int]:
         """Tell before which position `feed` gives all there will ever be, and before which all that is committed now."""
         ((sure, all_now),) = await self._read(rows, "feed_reach")
@@ -119,6 +154,59 @@ def feed(after: int, kinds: Iterable[str] | None, limit: int) -> Asking[list[Eve
             _data(found), found, strict=True
         )
     ]
+
+
+def _lines(
+    run: str, from_seq: int, limit: int, before: int | None, dropped: bool, sought: Sought
+) -> Asking[list[Line]]:
+    """Read lines; what a fork shares with others stands before all that is its own."""
+    key, text = sought.get("key"), sought.get("search")
+    wanted: dict[str, Any] = {
+        "run": run, "from_seq": from_seq, "with_dropped": int(dropped), "kinds": listed(sought.get("kinds")), "key": key,
+        "mark": None if key is None else f'"key":{to_json(key)}', "search": None if text is None else text.lower(),
+    }  # fmt: skip
+    if before is None:
+        found = yield from rows("event_lines", limit=limit, **wanted)
+        if not found or found[0][0] > from_seq:
+            shared = yield from rows("shared_event_lines", limit=limit, **wanted)
+            found = [*shared, *found][:limit] if shared else found
+    else:
+        found = yield from rows("event_lines_before", limit=limit, before=before, **wanted)
+        if len(found) < limit:
+            shared = yield from rows("shared_event_lines_before", limit=limit - len(found), before=before, **wanted)
+            found = [*found, *shared]
+        found = found[::-1]
+    return (yield from _with_beginnings([(*row, run) for row in found]))
+
+
+def _feed_lines(after: int, kinds: Iterable[str] | None, run: str | None, limit: int) -> Asking[list[Line]]:
+    wanted: dict[str, Any] = {"position": after, "kinds": listed(kinds), "limit": limit}
+    if run is None:
+        found = yield from rows("feed_lines", **wanted)
+    else:
+        found = yield from rows("feed_lines_of", run=run, **wanted)
+    return (yield from _with_beginnings(found))
+
+
+def _with_beginnings(found: list[Any]) -> Asking[list[Line]]:
+    """Make lines of rows; the beginnings of large values are read with one more query, if there are any."""
+    made = [
+        Line(seq, kind, key, data, value, blob, at, epoch, run, position, dropped, size)
+        for data, (seq, kind, key, _, value, blob, at, epoch, position, dropped, size, run) in zip(
+            _data(found), found, strict=True
+        )
+    ]
+    large: dict[str, list[Line]] = {}
+    for line in made:
+        named = None if line.value is None else NAMED_BLOB.match(line.value, 1)
+        digest = line.blob or (named[1] if named is not None else None)
+        if digest is not None:
+            large.setdefault(digest, []).append(line)
+    if large:
+        for digest, beginning, size in (yield from rows("blob_heads", ids=to_json(list(large)))):
+            for line in large[digest]:
+                line.value, line.size = bytes(beginning).decode(errors="replace"), size
+    return made
 
 
 def _data(found: list[Any]) -> list[dict[str, Any]]:

@@ -1287,6 +1287,49 @@ SELECT seq, kind, key, data, NULL, blob, at, epoch, position, dropped FROM event
 WHERE run_id = :run AND seq >= :from_seq AND (:with_dropped = 1 OR dropped IS NULL)
 ORDER BY seq LIMIT :limit
 
+-- name: line
+-- Part of others: the columns of an event as lists show it, with the beginning of its value and how long that is.
+seq, kind, events.key, data, substr(value, 1, 1000), blob, at, epoch, position
+
+-- name: picked
+-- Part of others: events that fit what a reader looks for.
+(:with_dropped = 1 OR dropped IS NULL) AND {sought}
+
+-- name: sought
+-- Part of others: events of these kinds, of this call, with this text.
+(:kinds IS NULL OR kind IN (SELECT value FROM json_each(:kinds)))
+  AND (:key IS NULL OR events.key = :key OR (events.key IS NULL AND instr(data, :mark) > 0))
+  AND (:search IS NULL OR instr(lower(kind || ' ' || coalesce(events.key, '') || ' ' || coalesce(data, '') || ' '
+                                      || coalesce(substr(value, 1, 1000), '')), :search) > 0)
+
+-- name: event_lines
+-- The events of a run from a place on that fit, in order, with the beginnings of their values.
+SELECT {line}, dropped, length(value) FROM events
+WHERE run_id = :run AND seq >= :from_seq AND {picked}
+ORDER BY seq LIMIT :limit
+
+-- name: shared_event_lines
+-- The same events of a fork that it has from others.
+SELECT {line}, CASE WHEN dropped < seen THEN dropped END, length(value) FROM {shares}
+  AND seq >= :from_seq AND (:with_dropped = 1 OR dropped IS NULL OR dropped >= seen) AND {sought}
+ORDER BY seq LIMIT :limit
+
+-- name: event_lines_before
+-- The last events of a run before a place that fit, the last first, with the beginnings of their values.
+SELECT {line}, dropped, length(value) FROM events
+WHERE run_id = :run AND seq >= :from_seq AND seq < :before AND {picked}
+ORDER BY seq DESC LIMIT :limit
+
+-- name: shared_event_lines_before
+-- The same events of a fork that it has from others.
+SELECT {line}, CASE WHEN dropped < seen THEN dropped END, length(value) FROM {shares}
+  AND seq >= :from_seq AND seq < :before AND (:with_dropped = 1 OR dropped IS NULL OR dropped >= seen) AND {sought}
+ORDER BY seq DESC LIMIT :limit
+
+-- name: blob_heads
+-- The beginnings of these large values, and how long they are.
+SELECT digest, substr(content, 1, 1000), length(content) FROM blobs WHERE digest IN (SELECT value FROM json_each(:ids))
+
 -- name: outline_of
 -- The events of a run from a place on that belong to these calls or are of these kinds; without their values.
 SELECT seq, kind, key, data, NULL, blob, at, epoch, position, dropped FROM events
@@ -1390,6 +1433,23 @@ ORDER BY 1, 4
 -- The events of all runs in the order of their commits.
 SELECT seq, kind, key, data, value, blob, at, epoch, position, dropped, run_id FROM events
 WHERE position > :position AND run_id <> '' AND substr(run_id, 1, 1) <> '#' AND (:kinds IS NULL OR kind IN (SELECT value FROM json_each(:kinds)))
+ORDER BY position LIMIT :limit
+
+-- name: visible
+-- Part of others: events that the feed shows. Those of runs that are gone stay in the journal of their forks.
+run_id <> '' AND substr(run_id, 1, 1) <> '#'
+
+-- name: feed_lines
+-- The events of all runs in the order of their commits, with the beginnings of their values.
+SELECT {line}, dropped, length(value), run_id FROM events
+WHERE position > :position AND {visible} AND (:kinds IS NULL OR kind IN (SELECT value FROM json_each(:kinds)))
+ORDER BY position LIMIT :limit
+
+-- name: feed_lines_of
+-- The events of one run in the order of their commits, with the beginnings of their values.
+SELECT {line}, dropped, length(value), run_id FROM events
+WHERE run_id = :run AND position > :position AND {visible}
+  AND (:kinds IS NULL OR kind IN (SELECT value FROM json_each(:kinds)))
 ORDER BY position LIMIT :limit
 
 -- name: feed_reach

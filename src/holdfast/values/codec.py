@@ -973,6 +973,21 @@ def preview(text: str, limit: int = 120) -> str:
     return cut(text if text.isprintable() else text.encode("unicode_escape").decode("ascii"), limit)
 
 
+_ESCAPES: Final = re.compile(r"\\\\|(?:\\u[0-9a-fA-F]{4})+")  # a backslash that stands for itself, or characters
+
+
+def beginning(text: str, limit: int) -> str:
+    """Show a value of which only the beginning of its text is there in one line for people, cut to `limit` characters."""
+    readable = _ESCAPES.sub(_character, text.removesuffix("\\"))
+    return cut(readable if readable.isprintable() else readable.encode("unicode_escape").decode("ascii"), limit)
+
+
+def _character(escapes: re.Match[str]) -> str:
+    """Read a row of escapes as the characters they stand for, if people can see them."""
+    meant = str(json.loads(f'"{escapes[0]}"'))
+    return meant if meant.isprintable() and meant != "\\" else escapes[0]
+
+
 def checked_size(text: str, limit: int = DEFAULT_LIMIT_BYTES, where: str = "result") -> str:
     """The text itself, if it is not too large. It is ASCII, so characters are bytes."""
     if len(text) > limit:

@@ -295,6 +295,17 @@ def checked_statuses(states: str | Iterable[str]) -> list[str]:
     return found
 
 
+def checked_kinds(kinds: str | Iterable[str]) -> list[str]:
+    """The kinds of events that these words mean, or `BadArguments`: 'approval' alone is all that happens to questions."""
+    found: list[str] = []
+    for kind in [kinds] if isinstance(kinds, str) else kinds:
+        family = [kind] if kind in KINDS else [each for each in KINDS if each.partition(".")[0] == kind]
+        if not family:
+            raise BadArguments(f"{kind!r} is no kind of event; there are: {', '.join(KINDS)}")
+        found += family
+    return found
+
+
 def checked_limit(limit: int) -> int:
     """Check how many are listed at most; else `BadArguments`."""
     if not is_whole(limit, 0):

@@ -369,6 +369,11 @@ WHERE position > :position AND left(run_id, 1) <> '#'
   AND (:kinds IS NULL OR kind = ANY (ARRAY(SELECT json_array_elements_text(:kinds::json))))
 ORDER BY position LIMIT :limit
 
+-- name: visible
+-- A transaction in flight may still take a place before those that were committed already.
+left(run_id, 1) <> '#'
+  AND position < (SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + base) << 20 FROM positions)
+
 -- name: feed_reach
 -- A transaction in flight may still take a place before those that were committed already.
 SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + base) << 20,
