@@ -7,6 +7,9 @@ import pytest
 from tests.cli.terminal import PATIENCE_S
 
 import holdfast
+from holdfast.cli.view.console import Glyphs
+
+WAITS = Glyphs().waiting
 
 
 @holdfast.step
@@ -67,7 +70,9 @@ def test_a_run_is_moved_decided_in_the_file_and_imported(store):
     assert "move of run r" in shown and "Publish this?" in shown and "\x1b" not in shown
     (question,) = store.json("approvals", "r.bundle")["questions"]
     assert f"holdfast approve r.bundle {question['id']}" in ok(store("approvals", "r.bundle"))
-    assert "moved" in ok(store("runs")) and "moved to store" in ok(store("show", "r"))
+    assert "moved" in ok(store("runs")) and "moved to store" in (gone := ok(store("show", "r")))
+    assert "asked in the store that has the run" in gone and WAITS not in gone
+    assert WAITS in shown, "in the file it is open"
     late = store("approve", question["id"])
     assert late.exit_code == 2 and "moved to store" in late.output
 
@@ -398,3 +403,22 @@ def test_a_damaged_file_says_what_to_do(store):
 def test_what_cannot_be_done_is_said_with_what_can(store, words, why):
     result = store(*words)
     assert result.exit_code == 2 and why in result.output, result.output
+
+
+@holdfast.agent
+async def asks() -> str:
+    return await holdfast.ask("Who goes there?", str)
+
+
+def test_a_question_of_a_run_that_was_cut_short_is_not_drawn_as_open(cli):
+    async def main():
+        async with holdfast.open("sqlite:holdfast.db", agents=[asks]) as hf:
+            run = await hf.start(asks, id="q")
+            await run.wait_for_question()
+            await run.wait("waiting")
+
+    asyncio.run(main())
+    assert f"{WAITS} Who goes there?" in ok(cli("show", "q"))
+    for _ in range(2):  # the second one ends it, although nobody serves it
+        ok(cli("cancel", "q"))
+    assert WAITS not in (shown := ok(cli("show", "q"))) and "Who goes there?" in shown

@@ -192,6 +192,7 @@ def _history(found: Account, rows: dict[str, RunRow]) -> History:
     made = History(found.told)
     made.add_untaken(found.untaken)
     made.show_children(rows)
+    made.show_gone(found.row)
     return made
 
 

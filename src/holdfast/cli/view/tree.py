@@ -7,7 +7,7 @@ A call's key is its path: `deepen#0/summarise#1` is a node `summarise` in the br
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
@@ -130,6 +130,21 @@ class History:
             row = rows.get(child)
             if row is not None and node.ended is None:
                 node.state, node.ended = _STATES.get(row.status, "waiting"), row.finished_at
+
+    def show_gone(self, row: RunRow) -> None:
+        """Show as over what was open when the run was moved to another store, or cut short: nothing of it goes on here."""
+        if row.status not in _GONE:
+            return
+        for node in self._within(self.items):
+            if _is_open(node) and node.child is None:
+                node.state, node.ended, node.due = _STATES[row.status], row.finished_at or row.updated_at, None
+                if row.status == "moved":
+                    node.remarks.append(Remark(_ASKED_THERE if node.sort == "question" else _GOES_ON_THERE))
+
+    def _within(self, items: list[Node]) -> Iterator[Node]:
+        for node in items:
+            yield node
+            yield from self._within(node.items)
 
     def show_open(self, calls: Iterable[OpenCall]) -> None:
         """Show these calls as going on, until the next time this is called."""
@@ -450,7 +465,12 @@ def _agent_name(agent: str) -> str:
 
 _REPLACED: Final = "replaced when the run was forked"
 _UNTAKEN: Final = "no worker has taken this yet"
-_STATES: Final = {"completed": "done", "failed": "failed", "cancelled": "cancelled", "running": "running"}
+_ASKED_THERE: Final = "asked in the store that has the run"
+_GOES_ON_THERE: Final = "goes on in the store that has the run"
+_GONE: Final = ("moved", "cancelled")  # states of a run in which what its history leaves open does not go on here
+_STATES: Final = {
+    "completed": "done", "failed": "failed", "cancelled": "cancelled", "running": "running", "moved": "said",
+}  # fmt: skip
 
 
 def _said(event: Event) -> str:
