@@ -160,7 +160,7 @@ async def test_a_body_whose_turn_is_late_begins_when_the_store_knows(url):
             await asyncio.sleep(0.9)
             time.sleep(0.25)  # the whole process stands still when the turn comes
             assert await run.result(timeout=20) == [1, 2]
-            if noted:  # else it stood still for so long that the turn was lost
+            if noted and noted[0]:  # else the turn was lost, or the first one was late too: the machine was slow
                 break
         assert noted[0] == [(1, False)]
         assert began == [(1, False), (2, True)]
