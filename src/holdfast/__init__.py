@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.client.announcements import Published
-    from holdfast.client.approvals import Approval
+    from holdfast.client.approvals import Approval, Change
     from holdfast.client.bundles import Bundle, Imported, MoveReceipt
     from holdfast.client.client import Client, open, restore_backup
     from holdfast.client.conversations import ConversationInfo, Message, Transcript
@@ -129,6 +129,7 @@ __all__ = [
     "Budget",
     "BudgetExceeded",
     "Bundle",
+    "Change",
     "Checked",
     "CheckpointInfo",
     "Child",
@@ -299,7 +300,7 @@ _HOMES = {
     "holdfast.words.people": "Actor",
     "holdfast.words.progress": "Progress",
     "holdfast.client.announcements": "Published",
-    "holdfast.client.approvals": "Approval",
+    "holdfast.client.approvals": "Approval Change",
     "holdfast.client.bundles": "Bundle Imported MoveReceipt",
     "holdfast.client.keys": "Key Keys",
     "holdfast.resources": "Resource resource",

@@ -52,8 +52,11 @@ class HoldfastError(Exception):
     """
 
     http_status = _HttpStatus()
+    details: Mapping[str, Any] | None = None  # what programs read where people read the message
 
-    def __init__(self, message: str | None = None) -> None:
+    def __init__(self, message: str | None = None, *, details: Mapping[str, Any] | None = None) -> None:
+        if details is not None:
+            self.details = details
         super().__init__(message or " ".join((type(self).__doc__ or "").partition("\n\n")[0].split()))
 
 
@@ -398,8 +401,15 @@ class Stale(HoldfastError):
         ```
     """
 
-    def __init__(self, message: str | None = None, *, digest: str = "", approval: Any = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        digest: str = "",
+        approval: Any = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message, details=details)
         self.digest, self.approval = digest, approval
 
     @property

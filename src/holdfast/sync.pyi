@@ -1032,7 +1032,14 @@ class Client:
         """
 
     def approvals(
-        self, *, run: str | None = ..., to: str | Actor | None = ..., open: bool = ..., limit: int = ...
+        self,
+        *,
+        run: str | None = ...,
+        to: str | Actor | None = ...,
+        open: bool = ...,
+        limit: int = ...,
+        status: str | Iterable[str] | None = ...,
+        after: str | None = ...,
     ) -> list[Approval]:
         """List questions to people in the order asked.
 
@@ -1041,9 +1048,13 @@ class Client:
             to: Those that this person, or `group:NAME`, may decide.
             open: Only open ones; with False the newest, however they ended.
             limit: How many at most.
+            status: One state or several, instead of `open`: "open", "decided", "expired", "withdrawn". The newest come first,
+                unless only open ones are listed.
+            after: Where the page before ended: the id of its last question; with `open=False` or `run=`, of its oldest.
 
         Raises:
             BadArguments: A filter cannot be used.
+            UnknownApproval: The question `after` is not there any more.
         """
 
     def approval(self, approval: str) -> Approval:

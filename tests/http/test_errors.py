@@ -66,7 +66,7 @@ async def test_requests_that_are_wrong(site):
         answer = await site.web.request(method, path, **options)
         told = answer.json()["error"]
         assert (answer.status_code, told["code"]) == (status, code), answer.text
-        assert told.keys() == {"code", "message", "hint"}
+        assert told.keys() == {"code", "message", "hint", "details"}
         assert answer.headers["content-type"] == "application/json"
         return told["message"], answer.headers
 

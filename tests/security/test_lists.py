@@ -179,7 +179,7 @@ async def test_what_is_for_lists_is_bounded(tmp_path):
         with pytest.raises(holdfast.BadArguments, match="at most 1000"):
             await run.send("topic", 1, key="k" * 1001)
         await run.wait("waiting", timeout="20s")
-        (seen,) = await hf._listed(Room(5), run=None, to=None, open=True, limit=9)
+        ((seen,), _) = await hf._listed(Room(5), run=None, to=None, open=True, limit=9)
         assert seen.shown == {"$cut": "'first'"}
         assert (await hf.approval(seen.id)).shown == "first"
 
@@ -195,7 +195,7 @@ async def test_what_is_said_to_a_question_is_bounded(store_url):
             await hf.delegate("e", to="eve", by="eve", note="\x01" * 10_000)
         with pytest.raises(holdfast.BadArguments, match="so often"):
             await hf.approve(seen, by="eve", data="other", note="\x01" * 10_000)
-        (listed,) = await hf._listed(Room(50_000), run=None, to=None, open=True, limit=9)
+        ((listed,), _) = await hf._listed(Room(50_000), run=None, to=None, open=True, limit=9)
         assert sum(len(each.note) for each in listed.delegations) < 60_000
         await hf.approve(question, by="ana", note="n" * 10_000)
         assert (await hf.approve(question, by="ben")).status == "decided"

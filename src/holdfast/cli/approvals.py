@@ -71,7 +71,7 @@ async def approvals(
         asks_anew = isinstance(db, BundleFile) and db.is_copy
         decides = not listed and not every and not as_json and not asks_anew and prompts.is_at_terminal()
         room = Room() if decides else Room(LISTED_BYTES)  # who decides sees all of it
-        found = await edge.approvals(room, run=run, to=to, open=not every, limit=100)
+        found, _ = await edge.approvals(room, run=run, to=to, open=not every, limit=100)
         if isinstance(db, BundleFile) and not as_json:
             for one in decisions_in(db):
                 if one.why is not None:

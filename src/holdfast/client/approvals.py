@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import json
 import secrets
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -49,6 +49,7 @@ from holdfast.words.triggers import Decide
 _STATUSES: Final = ("open", "decided", "expired", "withdrawn")
 _PLAIN: Final = (dict, list, tuple, set, frozenset, str, int, float, bool, bytes, type(None))
 _MANY: Final = 10_000
+_SOME: Final = 500  # questions that are looked at together for those of one person
 _LATER: Final = object()
 _BEGINNING: Final = 200  # characters of a value that finds no room
 LISTED_BYTES: Final = 1024 * 1024  # of values in one list
@@ -64,6 +65,29 @@ class Delegation:
     to: str
     note: str
     at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A value that somebody put in the place of what a question showed.
+
+    Attributes:
+        by: The person.
+        at: When.
+        digest: Names the value.
+        value: The value; None once it was erased from the audit.
+
+    Example:
+        ```python
+        for change in (await hf.approval("r-1")).changes:
+            print(change.by, change.at, change.value)
+        ```
+    """
+
+    by: str
+    at: datetime
+    digest: str
+    value: Any
 
 
 class _Kept:
@@ -104,6 +128,7 @@ class Approval(_Kept):
         decided_at: When.
         note: The reason that was given.
         not_by: People who may not decide, because they started the run; "someone" if nobody knows who that was.
+        changes: The values that people put in the place of what was shown, the first first.
 
     Example:
         ```python
@@ -137,10 +162,18 @@ class Approval(_Kept):
     decided_at: datetime | None
     note: str
     not_by: tuple[str, ...] = ()  # who may not decide it: who started the run; 'someone' if nobody knows who that was
+    changes: tuple[Change, ...] = ()
 
     @classmethod
     def of(
-        cls, row: ApprovalRow, shown: Any, data: Any, schema: dict[str, Any] | None, default: Any, room: Room
+        cls,
+        row: ApprovalRow,
+        shown: Any,
+        data: Any,
+        schema: dict[str, Any] | None,
+        default: Any,
+        room: Room,
+        changes: tuple[Change, ...] = (),
     ) -> Approval:
         """A row of the store, with its values, and with its notes as far as there is room."""
         said = votes_for(json.loads(row.votes), row.digest)
@@ -158,7 +191,7 @@ class Approval(_Kept):
             expires_at=None if row.expires_at is None else moment(row.expires_at), default=default,
             status=row.status, decision=row.decision, decided_by=row.decided_by,
             decided_at=None if row.decided_at is None else moment(row.decided_at), note=room.note(row.note or ""),
-            not_by=tuple(json.loads(row.not_by or "[]")),
+            not_by=tuple(json.loads(row.not_by or "[]")), changes=changes,
         )  # fmt: skip
         object.__setattr__(made, "_row", row)  # so that it need not be looked up again
         return made
@@ -218,7 +251,14 @@ class Questions(Base):
     _refusals: Refusals
 
     async def approvals(
-        self, *, run: str | None = None, to: str | Actor | None = None, open: bool = True, limit: int = 100
+        self,
+        *,
+        run: str | None = None,
+        to: str | Actor | None = None,
+        open: bool = True,
+        limit: int = 100,
+        status: str | Iterable[str] | None = None,
+        after: str | None = None,
     ) -> list[Approval]:
         """List questions to people in the order asked.
 
@@ -227,9 +267,13 @@ class Questions(Base):
             to: Those that this person, or `group:NAME`, may decide.
             open: Only open ones; with False the newest, however they ended.
             limit: How many at most.
+            status: One state or several, instead of `open`: "open", "decided", "expired", "withdrawn". The newest come first,
+                unless only open ones are listed.
+            after: Where the page before ended: the id of its last question; with `open=False` or `run=`, of its oldest.
 
         Raises:
             BadArguments: A filter cannot be used.
+            UnknownApproval: The question `after` is not there any more.
 
         Example:
             ```python
@@ -237,21 +281,44 @@ class Questions(Base):
                 print(question.question, question.shown)
             ```
         """
-        return await self._listed(Room(), run=run, to=to, open=open, limit=limit)
+        found, _ = await self._listed(Room(), run=run, to=to, open=open, limit=limit, status=status, after=after)
+        return found
 
     async def _listed(
-        self, room: Room, *, run: str | None, to: str | Actor | None, open: bool, limit: int
-    ) -> list[Approval]:
-        """List questions with so much of their values as there is room for."""
-        statuses, limit = _STATUSES[:1] if open else _STATUSES, checked_limit(limit)
-        rows = await self.store.approvals(run=run, statuses=statuses, limit=limit if to is None else _MANY)
-        if open:  # one that is over is nobody's any more, though its run may have to notice yet
+        self,
+        room: Room,
+        *,
+        run: str | None,
+        to: str | Actor | None,
+        open: bool,
+        limit: int,
+        status: str | Iterable[str] | None = None,
+        after: str | None = None,
+    ) -> tuple[list[Approval], str | None]:
+        """List questions with so much of their values as there is room for; and where to go on, None at the end."""
+        statuses = _checked_states(status if status is not None else "open" if open else _STATUSES)
+        person, limit = None if to is None else whose(to), checked_limit(limit)
+        forwards = run is None and statuses == ["open"]
+        found, seen, following = list[ApprovalRow](), 0, after
+        while len(found) < limit and seen < _MANY:
+            size = limit - len(found) if person is None else _SOME
+            page = await self.store.approvals(run=run, statuses=statuses, limit=size, after=following)
             now = self.store.clock.now()
-            rows = [row for row in rows if row.expires_at is None or row.expires_at > now]
-        if to is not None:
-            person = whose(to)
-            rows = [row for row in rows if _is_for(row, person)]
-        return [await self._seen(row, room) for row in rows[:limit]]
+            for row in page if forwards else reversed(page):
+                seen, following = seen + 1, row.id
+                # One that is over is nobody's any more, though its run may have to notice yet.
+                over = row.status == "open" and row.expires_at is not None and row.expires_at <= now
+                if not (over and statuses == ["open"]) and (person is None or _is_for(row, person)):
+                    found.append(row)
+                    if len(found) == limit:
+                        break
+            else:
+                if len(page) < size:
+                    following = None
+                    break
+        if not forwards and (status is None or statuses == ["open"]):
+            found = found[::-1]  # in the order asked
+        return [await self._seen(row, room) for row in found], following if limit else None
 
     async def approval(self, approval: str) -> Approval:
         """Find one question, by its id or that of a run with exactly one open.
@@ -520,7 +587,34 @@ class Questions(Base):
         room = room or Room()
         shown, data = await room.value(self.store, row.shown), await room.value(self.store, row.data)
         schema = None if row.schema is None else room.schema(row.schema)
-        return Approval.of(row, shown, data, schema, await room.value(self.store, row.fallback), room)
+        default, changes = await room.value(self.store, row.fallback), await self._changes(row, room)
+        return Approval.of(row, shown, data, schema, default, room, changes)
+
+    async def _changes(self, row: ApprovalRow, room: Room) -> tuple[Change, ...]:
+        """Read from the audit who has put which values in the place of what was shown; most questions have no such row."""
+        if row.kind != "approve" or row.data is None:
+            return ()
+        found = await self.store.audit(row.run_id, _MANY, actions=["vote", "approve"])
+        made, last = list[Change](), ""
+        for deed in reversed(found):
+            data = deed["data"]
+            if data.get("approval") != row.id:
+                continue
+            digest = str(data.get("digest", ""))
+            if data.get("changed", digest != last):
+                at = moment(data.get("at", deed["at"]))
+                made.append(Change(deed["actor"], at, digest, await room.value(self.store, deed["value"])))
+            last = digest
+        return tuple(made)
+
+
+def _checked_states(status: str | Iterable[str]) -> list[str]:
+    """Check states of questions; else `BadArguments`."""
+    found = [status] if isinstance(status, str) else list(status)
+    for each in found:
+        if each not in _STATUSES:
+            raise BadArguments(f"{each!r} is no state of a question; there are: {', '.join(_STATUSES)}")
+    return list(dict.fromkeys(found))
 
 
 def _is_for(row: ApprovalRow, person: Actor) -> bool:

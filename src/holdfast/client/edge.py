@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from holdfast.client.approvals import Approval, Room
 from holdfast.client.bundles import Bundle, Judgement, add_decisions, judged, new_decisions, read
 from holdfast.client.client import Client, open, store_for
+from holdfast.client.conversations import Message
 from holdfast.client.history import value_text
 from holdfast.client.info import Deed, RunEvent, bury_owners
 from holdfast.client.keys import Key, Keys
@@ -36,6 +37,7 @@ from holdfast.store.contract import Ailment
 from holdfast.store.runs import Census
 from holdfast.store.store import Store
 from holdfast.store.triggers import UNDONE, Tally
+from holdfast.words.durations import moment
 from holdfast.words.model import ApprovalRow, Event, Published, RunRow, Signal, checked_kinds, checked_run_id
 from holdfast.words.people import GROUP, Actor, Ballot, passed_on
 from holdfast.words.triggers import Delivery
@@ -94,16 +96,31 @@ class Edge:
     # Lists that are cut to a size
 
     async def approvals(
-        self, room: Room, *, run: str | None, to: str | Actor | None, open: bool, limit: int
-    ) -> list[Approval]:
-        """List questions as `hf.approvals` does, with so much of the values as there is room for."""
-        return await self._hf._listed(room, run=run, to=to, open=open, limit=limit)
+        self,
+        room: Room,
+        *,
+        run: str | None,
+        to: str | Actor | None,
+        open: bool,
+        limit: int,
+        status: Iterable[str] | None = None,
+        after: str | None = None,
+    ) -> tuple[list[Approval], str | None]:
+        """List questions as `hf.approvals` does, with so much of the values as there is room for; and where to go on."""
+        return await self._hf._listed(room, run=run, to=to, open=open, limit=limit, status=status, after=after)
 
     async def audit(
         self, room: Room, *, run: str | None, by: str | None, action: Iterable[str] | None, before: int | None, limit: int
     ) -> list[Deed]:  # fmt: skip
         """List deeds as `hf.audit` does, with so much of the values as there is room for."""
         return await self._hf._audited(room, run=run, by=by, action=action, before=before, limit=limit)
+
+    async def messages(self, room: Room, conversation: str, first: int, end: int) -> list[Message[Any]]:
+        """Read messages of a conversation from a place to before another, with so much of them as there is room for."""
+        store, made = self._hf.store, list[Message[Any]]()
+        for row in await store.said(conversation, first, end):
+            made.append(Message(row.position, await room.value(store, row.value), row.run, moment(row.at)))
+        return made
 
     # The store
 

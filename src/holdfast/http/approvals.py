@@ -18,7 +18,12 @@ class Which(Input):
     to: str | None = Field(None, description="Only what this person or group may decide.")
     mine: bool = Field(default=False, description="Only what the caller may decide.")
     open: bool = Field(default=True, description="false: also what was decided, expired or withdrawn.")
+    status: list[Literal["open", "decided", "expired", "withdrawn"]] = Field(
+        [],
+        description="Only questions in this state, instead of `open`; the newest first, unless only open ones are asked for.",
+    )
     limit: int = Field(100, ge=1, le=1000, description="At most so many.")
+    after: str | None = Field(None, description="The `next` of the page before.")
 
 
 class _Said(Input):
@@ -53,6 +58,7 @@ Decision = Annotated[Approve | Deny | Answer | Delegate, Field(discriminator="de
 @dataclass(frozen=True, slots=True)
 class Approvals:
     approvals: list[Approval]
+    next: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +69,9 @@ class OneApproval:
 async def listed(call: Call[Which, None]) -> Approvals:
     which = call.query
     to = call.by if which.mine else which.to
-    room = Room(LISTED_BYTES)
-    return Approvals(await Edge(call.hf).approvals(room, run=which.run, to=to, open=which.open, limit=which.limit))
+    filters: dict[str, Any] = {"run": which.run, "to": to, "open": which.open, "status": which.status or None}
+    found = await Edge(call.hf).approvals(Room(LISTED_BYTES), limit=which.limit, after=which.after, **filters)
+    return Approvals(*found)
 
 
 async def shown(call: Call[Nothing, None]) -> OneApproval:

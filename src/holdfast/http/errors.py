@@ -1,4 +1,6 @@
-"""Answers to requests that cannot be served: `{"error": {"code", "message", "hint"}}`.
+"""Answers to requests that cannot be served: `{"error": {"code", "message", "hint", "details"}}`.
+
+`details` are for programs, where there are any: who decided, which part of a document does not fit.
 
 A decision about what is no longer there has beside it what is: `"approval"`.
 
@@ -23,6 +25,8 @@ from holdfast.words.harmless import logger
 from holdfast.words.statuses import STATUSES
 
 _MOST_SAID: Final = 4_000  # characters: a message names what was sent
+_MOST_OF_ONE: Final = 200  # characters of a text among the details
+_MOST_PARTS: Final = 100  # of a list among the details
 _log = logger("holdfast.http")
 
 HINTS: Final[dict[type[HoldfastError], str]] = {
@@ -63,6 +67,7 @@ REFUSALS: Final[dict[str, tuple[int, str]]] = {
         403,
         "Ask 127.0.0.1 or localhost directly. Web pages, proxies and other computers need a token of `holdfast token NAME`.",
     ),
+    "unknown_conversation": (404, "GET /api/conversations lists those there are."),
     "unknown_path": (404, "/openapi.json lists the paths there are."),
     "wrong_method": (405, "/openapi.json says how each path is asked."),
     "too_slow": (408, "Send it again, or send less."),
@@ -82,6 +87,7 @@ class Refused(Exception):
     message: str
     headers: Mapping[str, str] | None = None
     about: Mapping[str, str] = field(default_factory=dict)  # what the audit says of who was refused
+    details: Mapping[str, Any] | None = None
 
 
 def code_of(kind: type[HoldfastError]) -> str:
@@ -97,14 +103,14 @@ def problem(error: Exception) -> tuple[int, dict[str, Any], Mapping[str, str] | 
     """Choose the status, the document and the headers that tell of an error."""
     if isinstance(error, Refused):
         status, hint = REFUSALS[error.code]
-        return status, _document(error.code, error.message, hint), error.headers
+        return status, _document(error.code, error.message, hint, error.details), error.headers
     if isinstance(error, HoldfastError):
         kind, status = type(error), error.http_status
         hint = next((HINTS[each] for each in kind.__mro__ if each in HINTS), "")
         retry = {"Retry-After": "1"} if status == 503 else None
         if getattr(error, "lasting", False):
             hint, retry = "Ask a server that may write; this one can only read.", None
-        document = _document(code_of(kind), str(error), hint)
+        document = _document(code_of(kind), str(error), hint, error.details)
         if isinstance(error, errors.Stale) and error.approval is not None:
             document["approval"] = error.approval
         return status, document, retry
@@ -118,8 +124,16 @@ def answer(error: Exception) -> Response:
     return Response(json_bytes(document), status, headers, "application/json")
 
 
-def _document(code: str, message: str, hint: str) -> dict[str, Any]:
-    return {"error": {"code": code, "message": cut(message, _MOST_SAID), "hint": hint}}
+def _document(code: str, message: str, hint: str, details: Mapping[str, Any] | None) -> dict[str, Any]:
+    told = None if details is None else {name: _bounded(value) for name, value in details.items()}
+    return {"error": {"code": code, "message": cut(message, _MOST_SAID), "hint": hint, "details": told}}
+
+
+def _bounded(value: Any) -> Any:
+    """Cut what is told beside an error: parts of it are what somebody sent."""
+    if isinstance(value, list | tuple):
+        return [_bounded(each) for each in value[:_MOST_PARTS]]
+    return cut(value, _MOST_OF_ONE) if isinstance(value, str) else value
 
 
 def codes() -> dict[str, int]:

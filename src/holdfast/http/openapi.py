@@ -19,8 +19,13 @@ _PROBLEM: Final = {
     "properties": {
         "error": {
             "type": "object",
-            "required": ["code", "message", "hint"],
-            "properties": {"code": {"type": "string"}, "message": {"type": "string"}, "hint": {"type": "string"}},
+            "required": ["code", "message", "hint", "details"],
+            "properties": {
+                "code": {"type": "string"},
+                "message": {"type": "string"},
+                "hint": {"type": "string"},
+                "details": {"type": ["object", "null"]},  # by code: what a program does not have to read in the message
+            },
             "additionalProperties": False,
         },
         "approval": {"$ref": _REFERENCE.format(model="Approval")},  # of a decision that is stale: as it is now

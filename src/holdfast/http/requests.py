@@ -168,6 +168,7 @@ def _tell_no_more(error: HoldfastError, needs: str) -> None:
     if isinstance(error, Stale):
         error.approval = None
     if not isinstance(error, _OF_THE_CALLER) or (needs == "decide" and isinstance(error, BadArguments)):
+        error.details = None
         error.args = ("it was refused for how the run or question is; this token may not read, so no more is told",)
 
 
@@ -311,12 +312,19 @@ def _checked(kind: Any, given: Any, what: str) -> Any:
     try:
         return _adapter(kind).validate_python(given)
     except ValidationError as error:
-        raise BadArguments("; ".join(_wrong(each, kind, what) for each in error.errors()[:5])) from None
+        wrong = error.errors()[:5]
+        told = {"of": what.removeprefix("the "), "path": _where(wrong[0], kind)}
+        raise BadArguments("; ".join(_wrong(each, kind, what) for each in wrong), details=told) from None
+
+
+def _where(error: Any, kind: Any) -> list[str | int]:
+    """List the names that lead to what is wrong."""
+    one_of_several = bool(get_args(kind))  # then the first part of a place is which, and no name of the document
+    return list(error["loc"][one_of_several:])
 
 
 def _wrong(error: Any, kind: Any, what: str) -> str:
-    one_of_several = bool(get_args(kind))  # then the first part of a place is which, and no name of the document
-    where = ".".join(cut(str(part), 100) for part in error["loc"][one_of_several:]) or what
+    where = ".".join(cut(str(part), 100) for part in _where(error, kind)) or what
     if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
         name = error["ctx"]["discriminator"].strip("'")
         found = f"found {short(error['input'][name])}" if name in error["input"] else f"it is missing in {what}"

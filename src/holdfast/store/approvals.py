@@ -27,6 +27,7 @@ from holdfast.store.blobs import insert_blobs
 from holdfast.store.budgets import BUDGET
 from holdfast.store.inbox import put_signal
 from holdfast.store.work import Asking, Feature, Transaction, rows, to_json
+from holdfast.words.durations import moment
 from holdfast.words.model import ApprovalRow
 from holdfast.words.people import (
     SOMEONE,
@@ -142,12 +143,14 @@ class Approvals(Feature):
         approval: str | None = None,
         statuses: Iterable[str] = ("open",),
         limit: int = 100,
+        after: str | None = None,
     ) -> list[ApprovalRow]:
         """List questions in the order asked: one, those of a run and of all below it, or all.
 
-        If there are more than the limit: of open ones those that wait longest, otherwise the newest.
+        If there are more than the limit: of open ones of all runs those that wait longest, otherwise the newest. `after` is where
+        the page before ended: then it is those that were asked later, or otherwise those that were asked before.
         """
-        return await self._read(_approvals, run, approval, list(statuses), limit)
+        return await self._read(_approvals, run, approval, list(statuses), limit, after)
 
     async def voted(self, run: str, ballot: str) -> ApprovalRow | None:
         """Find the question of a run, or of one below it, for which this ballot was cast."""
@@ -160,13 +163,23 @@ class Approvals(Feature):
         return QuestionAges(tuple(count or 0 for count in counts), max(at - oldest, 0) if oldest is not None else 0)
 
 
-def _approvals(run: str | None, approval: str | None, wanted: list[str], limit: int) -> Asking[list[ApprovalRow]]:
+def _approvals(
+    run: str | None, approval: str | None, wanted: list[str], limit: int, after: str | None
+) -> Asking[list[ApprovalRow]]:
+    place: dict[str, Any] = {"after": after, "asked_at": None}
+    if after is not None:
+        known = yield from rows("asked_at", approval=after)
+        if not known:
+            raise UnknownApproval(
+                f"question {after!r}, after which the next page begins, is not there any more; begin again"
+            )
+        place["asked_at"] = known[0][0]
     if approval is not None:
         found = yield from rows("approval", approval=approval)
     elif run is None and wanted == ["open"]:
-        found = yield from rows("open_approvals", limit=limit)
+        found = yield from rows("open_approvals", limit=limit, **place)
     else:
-        narrowed: dict[str, Any] = {} if run is None else {"run": run}
+        narrowed: dict[str, Any] = place if run is None else {"run": run, **place}
         query = "approvals" if run is None else "approvals_below"
         found = yield from rows(query, statuses=to_json(wanted), limit=limit, **narrowed)
         found = found[::-1]
@@ -353,7 +366,13 @@ def _check(now: int, found: ApprovalRow, by: Actor) -> None:
     if found.status == "decided":
         raise AlreadyDecided(
             f"question {found.id!r} was decided before: {found.decision} by {found.decided_by!r} on"
-            f" {_date(found.decided_at)}" + (f" ({found.note})" if found.note else "")
+            f" {_date(found.decided_at)}" + (f" ({found.note})" if found.note else ""),
+            details={
+                "decision": found.decision,
+                "decided_by": found.decided_by,
+                "decided_at": moment(found.decided_at or 0),
+                "digest": found.digest,
+            },
         )
     if found.status == "withdrawn" and found.note:
         raise RunFinished(f"question {found.id!r} is closed: its run was {found.note}")
@@ -361,7 +380,8 @@ def _check(now: int, found: ApprovalRow, by: Actor) -> None:
         raise RunFinished(f"question {found.id!r} was withdrawn: run {found.run_id!r} no longer waits for it")
     if found.status == "expired" or (found.expires_at is not None and found.expires_at <= now):
         raise Expired(
-            f"question {found.id!r} expired on {_date(found.expires_at)}; nobody waits for an answer any more"
+            f"question {found.id!r} expired on {_date(found.expires_at)}; nobody waits for an answer any more",
+            details={"expires_at": moment(found.expires_at or 0)},
         )
     check_allowed(found, by)
 
@@ -376,7 +396,8 @@ def check_allowed(found: ApprovalRow, by: Actor) -> None:
             raise NotAllowed(f"{by.name!r} passed question {found.id!r} on to {given['to']!r} on {_date(given['at'])}")
         allowed = ", ".join(dict.fromkeys([*recipients, *(each["to"] for each in passed)]))
         raise NotAllowed(
-            f"{by.name!r} may not decide question {found.id!r}: it is for {allowed}. One of them can pass it on with delegate"
+            f"{by.name!r} may not decide question {found.id!r}: it is for {allowed}. One of them can pass it on with delegate",
+            details={"to": list(dict.fromkeys([*recipients, *(each["to"] for each in passed)]))},
         )
 
 
@@ -404,6 +425,11 @@ def _check_seen(found: ApprovalRow, seen: str | None) -> None:
             f"question {found.id!r} shows something else by now{who}. Look at it again (its digest is {found.digest}), "
             "then decide",
             digest=found.digest,
+            details={
+                "digest": found.digest,
+                "changed_by": None if last is None else last["by"],
+                "changed_at": None if last is None else moment(last["at"]),
+            },
         )
 
 

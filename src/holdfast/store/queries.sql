@@ -634,18 +634,28 @@ SELECT {approval} FROM approvals WHERE id = :approval
 -- name: approvals
 -- Questions, the newest first.
 SELECT {approval} FROM approvals
-WHERE status IN (SELECT value FROM json_each(:statuses)) ORDER BY asked_at DESC, id DESC LIMIT :limit
+WHERE status IN (SELECT value FROM json_each(:statuses)) AND {asked_before} ORDER BY asked_at DESC, id DESC LIMIT :limit
+
+-- name: asked_before
+-- Part of others: questions that were asked before one, if one is named.
+asked_at <= coalesce(:asked_at, 9223372036854775807) AND (:after IS NULL OR asked_at < :asked_at OR id < :after)
 
 -- name: open_approvals
--- Open questions, which are few among many decided, in the order they were asked.
-SELECT {approval} FROM approvals WHERE status = 'open' ORDER BY asked_at, id LIMIT :limit
+-- Open questions, which are few among many decided, in the order they were asked, from after a given one on.
+SELECT {approval} FROM approvals
+WHERE status = 'open' AND asked_at >= coalesce(:asked_at, 0) AND (:after IS NULL OR asked_at > :asked_at OR id > :after)
+ORDER BY asked_at, id LIMIT :limit
+
+-- name: asked_at
+-- When a question was asked: where the next page begins.
+SELECT asked_at FROM approvals WHERE id = :approval
 
 -- name: approvals_below
 -- Questions of a run and all its descendants, the newest first.
 WITH RECURSIVE tree (tree_id) AS (SELECT id FROM runs WHERE id = :run
                                   UNION SELECT runs.id FROM tree CROSS JOIN runs WHERE runs.parent_id = tree.tree_id)
 SELECT {approval} FROM approvals
-WHERE run_id IN (SELECT tree_id FROM tree) AND status IN (SELECT value FROM json_each(:statuses))
+WHERE run_id IN (SELECT tree_id FROM tree) AND status IN (SELECT value FROM json_each(:statuses)) AND {asked_before}
 ORDER BY asked_at DESC, id DESC LIMIT :limit
 
 -- name: voted_below

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from typing import Any
 from uuid import UUID
@@ -74,7 +74,17 @@ def check_value(schema: dict[str, Any], value: Any, what: str, notes: Notes | No
         raise _too_deep(what) from None
     if wrong is not None:
         where = f"{spell('', wrong.path)}: " if wrong.path else ""
-        raise BadArguments(f"{what}: {where}found {wrong.found}, expected {wrong.expected}")
+        told = f"{what}: {where}found {wrong.found}, expected {wrong.expected}"
+        raise BadArguments(told, details=_place(wrong.path))
+
+
+def _place(path: Iterable[str]) -> dict[str, Any]:
+    """Tell programs where in a value something is wrong: the names and numbers that lead there."""
+    return {"of": "value", "path": [part[1:] if part.startswith(".") else _index(part[1:-1]) for part in path]}
+
+
+def _index(part: str) -> int | str:
+    return int(part) if part.isascii() and part.isdigit() else part
 
 
 def _too_deep(what: str) -> BadArguments:
@@ -137,9 +147,11 @@ def check_whole(schema: dict[str, Any], value: Any, what: str, shown: Any = _NON
     names = " and ".join(spell("", path) for path, _ in seen or found)
     it, is_ = ("it", "it is") if len(seen or found) == 1 else ("them", "they are")
     if not seen:
-        raise BadArguments(f"{what} leaves out {names}. The form does not tell what {is_} then; give {it} too")
+        told = f"{what} leaves out {names}. The form does not tell what {is_} then; give {it} too"
+        raise BadArguments(told, details=_place(found[0][0]))
     now = " and ".join(_told(each) for _, each in seen)
-    raise BadArguments(f"{what} leaves out {names}. What is approved is whole; give {it} too (now {is_} {now})")
+    told = f"{what} leaves out {names}. What is approved is whole; give {it} too (now {is_} {now})"
+    raise BadArguments(told, details=_place(seen[0][0]))
 
 
 def entered(schema: dict[str, Any], text: str, what: str, shown: str | None = None) -> str:
