@@ -593,6 +593,10 @@ DELETE FROM workers WHERE id = :worker
 -- All incarnations that said they are there.
 SELECT id, agents, queues, started_at, seen_at FROM workers ORDER BY started_at, id
 
+-- name: count_workers
+-- How many incarnations said they are there.
+SELECT count(*) FROM workers
+
 -- name: known_workers
 -- Which of these incarnations nobody has buried.
 SELECT id FROM workers WHERE id IN (SELECT value FROM json_each(:ids))

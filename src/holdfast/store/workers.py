@@ -73,6 +73,10 @@ class Workers(Feature):
         found = [row[0] for row in await self._read(rows, "queues")]
         return None if None in found else frozenset(queue for each in found for queue in json.loads(each))
 
+    async def count_workers(self) -> int:
+        """Count the workers that said they are there; one that died a moment ago is among them."""
+        return int((await self._glance(rows, "count_workers"))[0][0])
+
     async def refuse(self, run: RunRow, reason: str) -> None:
         """Give back a run whose records do not fit the code here, for a worker that has other code; paused if none is left."""
         living, worker = await self._living(), self.worker_id

@@ -4,13 +4,16 @@ Look here when a run that is due is not claimed, or is claimed late.
 
 The store knows what is due; a worker asks it (`claim`), then sleeps until something changes or the next run is due (`rest`).
 Polling is the truth, and a notification only shortens the sleep. A claim takes no more runs than the worker carries already:
-workers that wake up together share what there is, and a busy one still claims much. Suspects (suspects.py) are claimed apart.
+workers that wake up together share what there is, and a busy one still claims much. Of runs that it heard of by name, as of those
+that its own process has made due, it takes its share at once: a hundred that a schedule begins are one claim, and not five that
+each wait for the runs before them to begin. Suspects (suspects.py) are claimed apart.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from typing import Any, Final
 
@@ -26,6 +29,7 @@ from holdfast.worker.settings import Settings
 _LONGEST_SLEEP_S: Final = 5.0
 _MOST_CLAIMED: Final = 100  # at once
 _FIRST_CLAIMED: Final = 10
+_MOST_KNOWN: Final = 10_000  # names of runs that are due; a worker that is full claims none of them
 _BEGIN_S: Final = 0.005  # for what was claimed to begin
 
 
@@ -47,6 +51,8 @@ class Scheduler:
         self._meanwhile: set[str] = set()  # runs that changed while a claim was on its way: it may have taken them
         self._sure = False  # the time has come at which a run is due, so the store need not look before it claims
         self._asked_for = 1
+        self._due: set[str] = set()  # runs that became due since the last claim, as far as they were named
+        self._workers: int | None = None  # that are there, to share with; None: not known yet
         self._group, self._suspect = suspects.Group(), suspects.Wait()
         self._suspected = True  # a suspect may be due
         self.lease_until = 0.0  # of what was claimed last, in the time of time.monotonic()
@@ -86,7 +92,7 @@ class Scheduler:
         overdue = self._suspect.over(started)
         if not overdue:
             sure, self._sure = self._sure, False
-            self._asked_for = min(free, max(_FIRST_CLAIMED, self.carried), _MOST_CLAIMED)
+            self._asked_for = min(free, max(_FIRST_CLAIMED, self.carried, self._share()), _MOST_CLAIMED)
             claimed = await self._store.claim(self._served.names, self._asked_for, ttl_ms, sure=sure,
                                               early_ms=EARLY_MS, **self._ours)  # fmt: skip
         if overdue or (not claimed and not self.carried and self._suspected):
@@ -96,6 +102,11 @@ class Scheduler:
                 self._suspect = suspects.Wait()
         self.lease_until = started + self._settings.trust_s
         return claimed
+
+    def _share(self) -> int:
+        """Divide the runs that are known to be due by those who may take them, and forget them: they are claimed now."""
+        known, self._due = len(self._due), set()
+        return 0 if self._workers is None else math.ceil(known / max(self._workers, 1))
 
     def _under_suspicion(self, run: str) -> bool:
         """A run that was suspected and has made progress is one like all others."""
@@ -165,6 +176,8 @@ class Scheduler:
             self._loading[run] = True
         else:
             self._meanwhile.add(run)
+            if run and len(self._due) < _MOST_KNOWN:
+                self._due.add(run)
         if not run:  # any run may have changed
             for each in self._loading:
                 self._loading[each] = True
@@ -179,8 +192,9 @@ class Scheduler:
             self._look.set()
 
     async def look_around(self) -> None:
-        """Look, now and then, for suspects that wait too long and for runs that a limit held back."""
+        """Look, now and then, for suspects that wait too long, for runs that a limit held back, and how many workers there are."""
         await self._look_for_suspects()
+        self._workers = await self._store.count_workers()
         if not self.full and await self._store.let_in(self._served.names, **self._ours):
             self._look.set()
 
