@@ -5,7 +5,7 @@ import { shown } from "./text.js";
 const SVG = "http://www.w3.org/2000/svg";
 const READ_ALOUD = new Set(["title", "aria-label", "placeholder"]); // attributes that people read
 const EXACT = new Set(["value", "checked", "disabled", "selected", "open", "hidden", "indeterminate", "readOnly", "tabIndex", "rows"]);
-const ATTRIBUTES = /^(aria-[a-z]+|role|id|for|name|type|inputmode|autocomplete|autocapitalize|spellcheck|enterkeyhint|min|max|step|colspan|scope|lang|dir|datetime|minlength|maxlength|pattern|multiple|download|popover|novalidate|list|label)$/;
+const ATTRIBUTES = /^(aria-[a-z]+|role|id|for|name|type|inputmode|autocomplete|autocapitalize|spellcheck|enterkeyhint|min|max|step|colspan|scope|lang|dir|rel|datetime|minlength|maxlength|pattern|multiple|download|popover|novalidate|list|label)$/;
 const DRAWN = /^(viewBox|width|height|d|x|y|x1|x2|y1|y2|cx|cy|r|rx|ry|points|transform|preserveAspectRatio|text-anchor|dy|dx)$/;
 
 /** An element of HTML: `h("p.dim", {title: "…"}, "text", other)`. */

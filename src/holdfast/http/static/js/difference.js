@@ -1,0 +1,87 @@
+// Differences of two texts or two values, by line and by word. Nothing here touches the page.
+
+const MOST = 4_000_000; // cells of the table of a comparison; larger texts are compared by what they share at both ends
+
+/** The longest run that two lists have in common, as pieces [sign, items]: "=" both, "-" only the first, "+" only the second. */
+export function compared(one, other) {
+  let from = 0, oneEnd = one.length, otherEnd = other.length;
+  while (from < oneEnd && from < otherEnd && one[from] === other[from]) from += 1;
+  while (oneEnd > from && otherEnd > from && one[oneEnd - 1] === other[otherEnd - 1]) {
+    oneEnd -= 1;
+    otherEnd -= 1;
+  }
+  const made = [];
+  const put = (sign, item) => {
+    const last = made[made.length - 1];
+    if (last && last[0] === sign) last[1].push(item);
+    else made.push([sign, [item]]);
+  };
+  for (let nth = 0; nth < from; nth += 1) put("=", one[nth]);
+  const rows = oneEnd - from, columns = otherEnd - from;
+  if (rows * columns > MOST) {
+    for (let nth = from; nth < oneEnd; nth += 1) put("-", one[nth]);
+    for (let nth = from; nth < otherEnd; nth += 1) put("+", other[nth]);
+  } else {
+    const wide = columns + 1, best = new Uint32Array((rows + 1) * wide);
+    for (let i = rows - 1; i >= 0; i -= 1) {
+      for (let j = columns - 1; j >= 0; j -= 1) best[i * wide + j] = one[from + i] === other[from + j] ? best[(i + 1) * wide + j + 1] + 1 : Math.max(best[(i + 1) * wide + j], best[i * wide + j + 1]);
+    }
+    let i = 0, j = 0;
+    while (i < rows || j < columns) {
+      if (i < rows && j < columns && one[from + i] === other[from + j]) {
+        put("=", one[from + i]);
+        i += 1;
+        j += 1;
+      } else if (j >= columns || (i < rows && best[(i + 1) * wide + j] >= best[i * wide + j + 1])) put("-", one[from + i++]);
+      else put("+", other[from + j++]);
+    }
+  }
+  for (let nth = oneEnd; nth < one.length; nth += 1) put("=", one[nth]);
+  return made;
+}
+
+const WORDS = /(\s+|[.,;:!?"'(){}[\]])/;
+const isBlank = (text) => /^[\s.,;:"']+$/.test(text);
+
+/** Words that differ: [[text, differs], …] of the first, and of the second. Two changes with a blank between are one. */
+export function words(one, other) {
+  const split = (text) => String(text).split(WORDS).filter(Boolean);
+  const pieces = compared(split(one), split(other));
+  const side = (sign) => {
+    const made = [];
+    pieces.forEach(([of, items], nth) => {
+      if (of !== "=" && of !== sign) return;
+      const text = items.join(""), differs = of === sign || (of === "=" && isBlank(text) && nth > 0 && nth < pieces.length - 1 && made.at(-1)?.[1] === true && pieces.slice(nth + 1, nth + 3).some(([next]) => next === sign));
+      const last = made.at(-1);
+      if (last && last[1] === differs) last[0] += text;
+      else made.push([text, differs]);
+    });
+    return made;
+  };
+  return [side("-"), side("+")];
+}
+
+/** Lines that differ: [[sign, line], …]; runs of equal lines longer than twice `around` become one ["…", count]. */
+export function lines(one, other, around = 3) {
+  const made = [];
+  const pieces = compared(String(one).split("\n"), String(other).split("\n"));
+  pieces.forEach(([sign, items], nth) => {
+    const head = nth === 0 ? 0 : around, tail = nth === pieces.length - 1 ? 0 : around;
+    if (sign !== "=" || items.length <= head + tail + 1) return void items.forEach((line) => made.push([sign, line]));
+    items.slice(0, head).forEach((line) => made.push(["=", line]));
+    made.push(["…", items.length - head - tail]);
+    items.slice(items.length - tail).forEach((line) => made.push(["=", line]));
+  });
+  return made;
+}
+
+/** A value as text whose lines can be compared: a text as it is, all else as JSON with names in order. */
+export function readable(value) {
+  return typeof value === "string" ? value : JSON.stringify(ordered(value), null, 2);
+}
+
+function ordered(value) {
+  if (value === null || typeof value !== "object") return value;
+  if (Array.isArray(value)) return value.map(ordered);
+  return Object.fromEntries(Object.keys(value).sort().map((key) => [key, ordered(value[key])]));
+}

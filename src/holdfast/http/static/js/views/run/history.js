@@ -1,0 +1,138 @@
+// The journal of a run, one line for each event. Rows are windowed, and read where one looks: the place of an event is its number.
+
+import { read } from "../../api.js";
+import { h, path, swap } from "../../dom.js";
+import { KINDS, told, toneOf } from "../../events.js";
+import { copied, icon, problem, tree, value } from "../../parts.js";
+import { clock, count, day, exact, many, ms } from "../../say.js";
+
+const ROW = 28, PAGE = 200, PAGES = 24, BEYOND = 10;
+const FAMILIES = [...new Set(KINDS.map((kind) => kind.split(".")[0]))];
+
+export function history(model, at, acts) {
+  const list = h("div.ev-rows", { role: "list", "aria-label": "Events" }), side = h("aside.panel.side.ev-side", { "aria-label": "Event" }), total = h("span.dim");
+  const words = h("input", { type: "search", placeholder: "Filter: text, key or name", "aria-label": "Filter events", oninput: () => filtered() });
+  const kind = h("select.text.ev-kind", { "aria-label": "Kind", onchange: () => filtered() }, h("option", { value: "" }, "all kinds"), FAMILIES.map((each) => h("option", { value: each }, each)));
+  const scroller = h("div.ev-scroll", { tabIndex: -1, onscroll: () => (frame ||= requestAnimationFrame(paint)) }, list);
+  const dropped = h("input", { type: "checkbox", onchange: () => filtered() });
+  const element = h("div.run-body", h("section.panel.ev-panel", h("header.ev-tools", h("div.mini-find", icon("filter"), words), kind, h("label.ev-drop", dropped, "taken out too"), h("span.gap"), total), scroller), side);
+  let pages = new Map(), loading = new Set(), found = null, chosen = at === null ? null : Number(at), frame = 0, timer = 0, shown = null, version = 0, over = false;
+
+  const length = () => (found ? found.length : (model.info?.events ?? model.journal.next));
+
+  function draw() {
+    total.textContent = found ? `${many(found.length, "event")}${over ? "" : " and more"}` : many(length(), "event");
+    list.style.setProperty("height", `${length() * ROW}px`);
+    pages.delete(Math.floor(Math.max(length() - 1, 0) / PAGE)); // the last page may have grown
+    paint();
+  }
+
+  function paint() {
+    frame = 0;
+    const first = Math.max(Math.floor(scroller.scrollTop / ROW) - BEYOND, 0), last = Math.min(first + Math.ceil(scroller.clientHeight / ROW) + 2 * BEYOND, length());
+    const made = [];
+    for (let nth = first; nth < last; nth += 1) {
+      const event = found ? found[nth] : pages.get(Math.floor(nth / PAGE))?.[nth % PAGE];
+      if (!event && !found) load(Math.floor(nth / PAGE));
+      made.push(row(event, nth));
+    }
+    if (found && last >= found.length - BEYOND && !over) more();
+    const focused = document.activeElement?.closest?.("[data-seq]")?.dataset.seq;
+    swap(list, made);
+    if (focused) list.querySelector(`[data-seq="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+  }
+
+  function row(event, nth) {
+    const props = { style: { top: `${nth * ROW}px` }, role: "listitem" };
+    if (!event) return h("div.ev-row.ghosted", props, h("i.ghost"));
+    return h("button.ev-row", { ...props, type: "button", class: `tone-${toneOf(event)}${event.dropped !== null && event.dropped !== undefined ? " dropped" : ""}${event.seq === chosen ? " chosen" : ""}`, data: { seq: event.seq, row: "1" }, "aria-current": event.seq === chosen ? "true" : undefined, onclick: () => pick(event.seq) },
+      h("span.ev-seq", count(event.seq)), h("span.ev-at", { title: exact(event.at) }, clock(ms(event.at), true)), h("span.ev-kind-name", event.kind), h("span.ev-key.cut", event.key ?? ""), h("span.ev-says.cut", told(event)));
+  }
+
+  async function load(page) {
+    if (loading.has(page) || pages.has(page)) return;
+    loading.add(page);
+    const answer = await read(path("api", "runs", model.id, "events", { after: page * PAGE, limit: PAGE, dropped: "true" }));
+    loading.delete(page);
+    if (!answer.ok) return void swap(total, problem(answer.error));
+    const own = [];
+    for (const event of answer.data.events) own[event.seq - page * PAGE] = event;
+    pages.set(page, own);
+    if (pages.size > PAGES) pages.delete(pages.keys().next().value);
+    paint();
+    if (shown === null && chosen !== null) show();
+  }
+
+  function filtered() {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      version += 1;
+      found = words.value.trim() || kind.value || dropped.checked ? [] : null;
+      over = false;
+      scroller.scrollTop = 0;
+      if (found) more();
+      draw();
+    }, 200);
+  }
+
+  let reading = false;
+  async function more() {
+    if (reading || over || !found) return;
+    reading = true;
+    const own = version, after = found.length ? found.at(-1).seq + 1 : 0;
+    const answer = await read(path("api", "runs", model.id, "events", { after, limit: PAGE, q: words.value.trim() || null, kinds: kind.value || null, dropped: dropped.checked ? "true" : null }));
+    reading = false;
+    if (own !== version) return more();
+    if (!answer.ok) return void swap(total, problem(answer.error));
+    found.push(...answer.data.events.filter((event) => event.seq >= after));
+    over = answer.data.events.length < PAGE;
+    draw();
+  }
+
+  function pick(seq) {
+    chosen = seq;
+    acts.at(String(seq));
+    paint();
+    show();
+  }
+
+  async function show() {
+    shown = chosen;
+    if (chosen === null) return void swap(side, h("p.dim", "Choose an event to see all that it says."));
+    const answer = await model.value(chosen);
+    if (shown !== chosen) return;
+    if (answer.error) {
+      const event = found?.find((each) => each.seq === chosen) ?? pages.get(Math.floor(chosen / PAGE))?.[chosen % PAGE];
+      if (!event) return void swap(side, problem(answer.error));
+      return void swap(side, headOf(event), h("div.json", tree(event)));
+    }
+    const { event } = answer;
+    swap(side, headOf(event), h("h2.side-title", told(event)), answer.value === undefined || answer.value === null ? null : h("section", h("h3", "Value"), value(answer.value)), h("section", h("header.sub", h("h3", "Event"), h("span.gap"), h("button.quiet", { type: "button", title: "Copy the event as JSON", "aria-label": "Copy the event as JSON", onclick: () => copied(JSON.stringify(event, null, 2), "The event") }, icon("copy"))), h("div.json", tree(event))));
+  }
+
+  const headOf = (event) => h("header.side-head", h("span.side-sort", icon("note"), event.kind), h("span.dim.mono", `seq ${event.seq}`), h("span.dim", day(event.at)), event.key ? h("button.link", { type: "button", onclick: () => acts.where("timeline", event.key) }, "in the timeline") : null);
+
+  show();
+  queueMicrotask(() => {
+    draw();
+    if (chosen !== null) scroller.scrollTop = Math.max(chosen * ROW - scroller.clientHeight / 2, 0);
+  });
+  return {
+    element,
+    draw,
+    move(by) {
+      const nth = found ? found.findIndex((event) => event.seq === chosen) : (chosen ?? -1), next = Math.min(Math.max(nth + by, 0), length() - 1), event = found ? found[next] : { seq: next };
+      if (!event) return;
+      const top = next * ROW;
+      if (top < scroller.scrollTop + ROW || top > scroller.scrollTop + scroller.clientHeight - 2 * ROW) scroller.scrollTop = Math.max(top - scroller.clientHeight / 2, 0);
+      pick(event.seq);
+      list.querySelector(`[data-seq="${event.seq}"]`)?.focus({ preventScroll: true });
+    },
+    close() {
+      cancelAnimationFrame(frame);
+      clearTimeout(timer);
+      pages = new Map();
+      loading = new Set();
+    },
+  };
+}

@@ -1,0 +1,219 @@
+// A run as the page knows it: read once, then followed. Views draw from it and never ask the server for what it has.
+
+import { read } from "../../api.js";
+import { path } from "../../dom.js";
+import { Journal } from "./journal.js";
+import { follow } from "../../live.js";
+import { get, set } from "../../store.js";
+import { now } from "../../time.js";
+
+const PAGE = 1000, SLICE_MS = 5, AGAIN_MS = 1500, LOOK_MS = 30_000, KEPT = 50;
+export const HUGE = 5000; // events; above it the server folds, and the page reads only what is looked at
+const FINISHED = new Set(["completed", "failed", "cancelled", "moved"]);
+const RARE = ["run", "approval", "budget", "checkpoint", "foreign", "message", "note", "timer", "child", "plan", "progress"]; // what is read of a huge run besides its outline
+
+export class Run {
+  constructor(id, changed) {
+    Object.assign(this, { id, changed, info: null, arguments: null, streams: [], journal: new Journal(), children: new Map(), nested: new Map(), approvals: [], problem: null, whole: false, outline: null, closed: false, ended: false });
+    this.values = new Map(); // the last values that were read, by number
+    this.following = null;
+    this.timer = 0;
+    this.looks = 0;
+  }
+
+  now() {
+    return now();
+  }
+
+  get over() {
+    return FINISHED.has(this.info?.status);
+  }
+
+  url(...parts) {
+    return path("api", "runs", this.id, ...parts);
+  }
+
+  /** Read the run and its journal, and follow it from there. */
+  async begin() {
+    const answer = await read(this.url());
+    if (this.closed) return;
+    if (!answer.ok) {
+      this.problem = answer.error;
+      return this.changed("problem");
+    }
+    this.told(answer.data);
+    this.changed("info");
+    if ((this.info.events ?? 0) > HUGE && (await this.readOutline())) await this.pages(RARE);
+    else await this.pages();
+    if (this.closed) return;
+    this.whole = true;
+    this.showOpen(answer.data.open);
+    this.changed("events");
+    this.followOn();
+    this.family();
+  }
+
+  /** Take in what the server says of the run itself. */
+  told(data) {
+    this.info = data.run;
+    this.arguments = data.arguments ?? this.arguments;
+    this.streams = data.streams ?? this.streams;
+    this.problem = null;
+  }
+
+  showOpen(open) {
+    if (open && !this.over) this.journal.showOpen(open);
+    else if (this.over) this.journal.showOpen([]);
+  }
+
+  async pages(kinds = null) {
+    let after = 0;
+    for (;;) {
+      const answer = await read(this.url("events", { after, limit: PAGE, kinds }));
+      if (this.closed) return;
+      if (!answer.ok) {
+        this.problem = answer.error;
+        return this.changed("problem");
+      }
+      await this.fold(answer.data.events);
+      if (answer.data.events.length < PAGE) {
+        this.journal.next = Math.max(this.journal.next, answer.data.next ?? 0);
+        return;
+      }
+      after = answer.data.next;
+      this.changed("events");
+    }
+  }
+
+  /** Fold in pieces, so that the page stays quick while a long journal comes. */
+  async fold(events) {
+    let began = performance.now();
+    for (const event of events) {
+      this.journal.add(event);
+      if (performance.now() - began < SLICE_MS) continue;
+      await new Promise((then) => setTimeout(then));
+      began = performance.now();
+    }
+  }
+
+  async readOutline(under = null) {
+    const answer = await read(this.url("outline", { buckets: 240, under }));
+    if (!answer.ok || this.closed) return false;
+    if (under === null) this.outline = answer.data;
+    else (this.outline.under ??= new Map()).set(under, answer.data);
+    return true;
+  }
+
+  followOn() {
+    this.following = follow("subject", this.url("events"), {
+      after: this.journal.next,
+      types: ["open"],
+      tells: (data, type) => {
+        if (type === "open") this.showOpen(data.open ?? data);
+        else this.hear(data);
+        this.changed("live");
+      },
+      over: (why, error) => {
+        if (why === "problem") this.problem = error;
+        this.ended = true;
+        set({ line: { ...get("line"), how: "ended" } });
+        this.refresh();
+        this.watch();
+      },
+    });
+  }
+
+  hear(event) {
+    if (event.kind === "run.retried") return this.reopen(); // what it took out is told by the pages alone
+    this.journal.add(event);
+    if (event.kind.startsWith("child.")) this.family();
+    this.soon(event.kind.startsWith("run.") ? 0 : AGAIN_MS);
+  }
+
+  /** Read the run again soon; however many events come, at most once in a while. */
+  soon(wait) {
+    if (this.timer && wait) return;
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => {
+      this.timer = 0;
+      this.refresh();
+    }, wait);
+  }
+
+  async refresh() {
+    const answer = await read(this.url());
+    if (this.closed || !answer.ok) return;
+    this.told(answer.data);
+    this.showOpen(answer.data.open);
+    this.changed("info");
+  }
+
+  /** After its end: somebody may retry it. */
+  watch() {
+    clearTimeout(this.looks);
+    this.looks = setTimeout(async () => {
+      if (this.closed) return;
+      if (!document.hidden) await this.refresh();
+      if (!this.over && this.ended) this.reopen();
+      else this.watch();
+    }, LOOK_MS);
+  }
+
+  reopen() {
+    this.following?.close();
+    Object.assign(this, { journal: new Journal(), ended: false, whole: false, outline: null });
+    set({ line: { ...get("line"), how: "live" } });
+    this.begin();
+  }
+
+  /** The runs that it has started, as they are. */
+  async family() {
+    if (!this.journal.children.length) return;
+    const answer = await read(path("api", "runs", { parent: this.id, limit: 200 }));
+    if (!answer.ok || this.closed) return;
+    this.children = new Map(answer.data.runs.map((run) => [run.id, run]));
+    this.journal.showChildren(this.children);
+    this.changed("events");
+  }
+
+  /** Read the journal of a child run, to show it in its place. */
+  async open(child) {
+    if (this.nested.has(child)) return;
+    const nested = { journal: new Journal(), over: FINISHED.has(this.children.get(child)?.status) };
+    this.nested.set(child, nested);
+    let after = 0;
+    for (;;) {
+      const answer = await read(path("api", "runs", child, "events", { after, limit: PAGE }));
+      if (!answer.ok || this.closed) break;
+      for (const event of answer.data.events) nested.journal.add(event);
+      if (answer.data.events.length < PAGE || nested.journal.events > HUGE) break;
+      after = answer.data.next;
+    }
+    this.changed("events");
+  }
+
+  /** The value of an event, with the event itself; the last fifty are kept. */
+  async value(seq, run = this.id) {
+    const key = `${run} ${seq}`, known = this.values.get(key);
+    if (known) return known;
+    const answer = await read(path("api", "runs", run, "events", seq));
+    if (!answer.ok) return { error: answer.error };
+    this.values.set(key, answer.data);
+    if (this.values.size > KEPT) this.values.delete(this.values.keys().next().value);
+    return answer.data;
+  }
+
+  /** A call with its arguments and result. */
+  async step(key, run = this.id) {
+    const answer = await read(path("api", "runs", run, "steps", key));
+    return answer.ok ? answer.data : { error: answer.error };
+  }
+
+  close() {
+    this.closed = true;
+    clearTimeout(this.timer);
+    clearTimeout(this.looks);
+    this.following?.close();
+    set({ line: { ...get("line"), how: "live" } });
+  }
+}

@@ -1,0 +1,161 @@
+// The conversation of a run: what the agent asked, what models answered, which tools ran, what people decided. Tears and folds stand
+// between messages, because they happened there.
+
+import { read } from "../../api.js";
+import { h, path, swap } from "../../dom.js";
+import { isOpen } from "./journal.js";
+import { chip, icon, prose, standing, tree, who } from "../../parts.js";
+import { cut } from "../../text.js";
+import { dollars, many, minute, ms, spoken, tokens } from "../../say.js";
+import { across, foldsOf, pleated } from "./phone.js";
+import { resolved } from "./rows.js";
+import { streamText } from "./streams.js";
+
+const MOST = 60, LONG = 4000;
+
+export function talk(model, acts) {
+  const list = h("div.talk"), below = h("button.news", { type: "button", hidden: true, onclick: () => scrollTo({ top: document.body.scrollHeight }) }, icon("down"), "new words below");
+  const element = h("section.panel.talk-panel", list, below);
+  const turns = new Map(); // by key: {element, stamp, close}
+  let shown = MOST, kept = null;
+
+  function items() {
+    const found = [];
+    for (const call of model.journal.each()) {
+      if (call.dropped !== null) continue;
+      if (call.sort === "model") found.push({ at: call.start, key: call.key, call });
+      else if (call.sort === "question" && call.question?.decision) found.push({ at: call.ended, key: `q ${call.key}`, question: call });
+      else if (call.sort === "message") found.push({ at: call.began, key: `m ${call.seq}`, message: call });
+    }
+    for (const tear of model.journal.tears) found.push({ at: tear.to, key: `tear ${tear.seq}`, tear });
+    for (const fold of foldsOf(model)) found.push({ at: fold.from + 1, key: `fold ${fold.from}`, fold });
+    return found.sort((one, other) => one.at - other.at);
+  }
+
+  function draw() {
+    const all = items(), end = innerHeight + scrollY >= document.body.scrollHeight - 80, wanted = new Set();
+    const made = [];
+    if (all.length > shown) made.push(h("button.link.talk-more", { type: "button", onclick: () => { shown += MOST; draw(); } }, `${many(all.length - shown, "message")} before`));
+    for (const item of all.slice(-shown)) {
+      const stamp = item.call ? `${item.call.seq} ${item.call.state}` : item.fold ? String(item.fold.to) : "", known = turns.get(item.key);
+      wanted.add(item.key);
+      if (!known || known.stamp !== stamp) {
+        known?.close?.();
+        turns.set(item.key, { ...turn(item), stamp });
+      }
+      made.push(turns.get(item.key).element);
+    }
+    for (const [key, each] of turns) {
+      if (wanted.has(key)) continue;
+      each.close?.();
+      turns.delete(key);
+    }
+    const now = [...list.children];
+    if (made.length !== now.length || made.some((each, nth) => each !== now[nth])) swap(list, made.length ? made : h("div.quiet-note", h("p.strong", "Nothing was said yet.")));
+    if (end && !model.over) scrollTo({ top: document.body.scrollHeight });
+    below.hidden = end || model.over;
+  }
+
+  function turn(item) {
+    if (item.tear) return { element: across(item.tear, () => acts.choose(String(item.tear.seq))) };
+    if (item.fold) return { element: pleated(item.fold) };
+    if (item.question) return { element: personTurn(item.question) };
+    if (item.message) return { element: h("article.turn.user", h("header", h("span.turn-who", icon("message"), item.message.name), h("span.dim", minute(item.message.began))), h("div.turn-text", h("p", item.message.result ?? ""))) };
+    return modelTurn(item.call);
+  }
+
+  function personTurn(call) {
+    const { question } = call;
+    return h("article.turn.person", h("header", question.by ? who(question.by) : h("span.turn-who", icon("person"), "nobody"), h("span.dim", minute(call.ended)), chip(`${question.decision === "expired" ? "did not decide in time" : question.decision}${question.changed ? ", with a change" : ""}`, "ask")),
+      h("div.turn-text", h("p.dim", call.name), question.note ? h("p", question.note) : null));
+  }
+
+  function modelTurn(call) {
+    const asked = h("div"), answer = h("div.turn-text"), tools = h("div"), note = h("div"), spent = call.spent ?? {}, sum = (spent.input_tokens ?? 0) + (spent.output_tokens ?? 0);
+    const said = isOpen(call) ? standing("running", "writes") : call.state === "failed" ? standing("failed") : h("span.dim.nowrap", [sum ? `${tokens(sum)} tokens` : "", spent.usd ? dollars(spent.usd) : "", call.ended !== null && call.began !== null ? spoken(call.ended - call.began) : ""].filter(Boolean).join(" · "));
+    const name = h("span", spent.models?.join(", ") || (call.name === "model" ? agentOf(call) : call.name));
+    const made = h("div", asked, h("article.turn.model", { onclick: (event) => { if (!event.target.closest("button, a, summary") && !String(getSelection())) acts.choose(call.key); } },
+      h("header", h("span.turn-who", icon("model"), name), call.name === "model" ? h("span.strong", agentOf(call)) : h("span.dim.cut", cut(call.input ?? "", 60)), h("span.dim", minute(call.start)), h("span.gap"), said), answer, note, tools));
+    let close = () => {};
+    const open = isOpen(call) ? model.streams.find((each) => !each.ended) : null;
+    if (open) {
+      const live = streamText(model, open.name, { whole: true });
+      swap(said, icon("model"), live.words);
+      swap(answer, live.element);
+      close = live.close;
+    } else if (call.ended === null) swap(answer, h("p.dim", call.state === "waiting" ? "waits" : "…"));
+    else fill(call, answer, tools, note, name);
+    ask(call, asked);
+    return { element: made, close };
+  }
+
+  /** What the agent asked: the prompt of the request, and what was said since the answer before. */
+  async function ask(call, into) {
+    const plain = () => (call.input ? turnOf("The agent asks", call, [h("p", promptOf(call.input))]) : null);
+    const isRequest = call.name === "model";
+    if (!isRequest) return void swap(into, plain());
+    const found = await model.step(call.key);
+    const messages = found.arguments?.messages;
+    if (!Array.isArray(messages)) return void swap(into, plain());
+    const last = messages.findLastIndex((each) => each.kind === "response"), parts = messages.slice(last + 1).flatMap((each) => each.parts ?? []);
+    const words = parts.filter((part) => ["user-prompt", "system-prompt", "retry-prompt"].includes(part.part_kind)).map((part) => [part.part_kind, textOf(part.content)]).filter(([, text]) => text);
+    if (words.length) swap(into, turnOf("The agent asks", call, words.map(([kind, text]) => (kind === "system-prompt" ? h("details", h("summary.dim", "instructions"), prose(cut(text, LONG))) : prose(cut(text, LONG))))));
+  }
+
+  const turnOf = (label, call, inside) => h("article.turn.user", h("header", h("span.turn-who", icon("note"), label), h("span.dim", minute(call.start))), h("div.turn-text", inside));
+
+  async function fill(call, answer, tools, note, name) {
+    if (call.state === "failed") return void swap(answer, h("p.bad-ink", call.remarks?.at(-1)?.text ?? "failed"));
+    const found = await model.value(call.seq);
+    const response = found.value?.response ?? null, parts = Array.isArray(response?.parts) ? response.parts : null;
+    if (!parts) return void swap(answer, typeof found.value === "string" ? prose(cut(found.value, LONG)) : found.value === undefined || found.value === null ? h("p.dim", call.result ?? "") : h("div.json", tree(found.value)));
+    if (response.model_name) name.textContent = response.model_name;
+    const text = parts.filter((part) => part.part_kind === "text").map((part) => textOf(part.content)).join("\n\n"), thoughts = parts.filter((part) => part.part_kind === "thinking").map((part) => textOf(part.content)).join("\n\n");
+    const before = call.attempts > 1 || call.tries?.length ? await salvaged(text) : 0;
+    swap(answer, thoughts ? h("details", h("summary.dim", "thoughts"), prose(cut(thoughts, LONG))) : null, before ? h("p", h("span.salvage", { title: "Written before its process was gone, and kept" }, text.slice(0, before)), cut(text.slice(before), LONG)) : text ? prose(cut(text, LONG)) : null);
+    if (before) swap(note, h("p.kept", icon("check"), "the underlined part was written before its process was gone, and kept"));
+    else if (response.metadata?.holdfast?.partial) swap(note, h("p.kept", icon("check"), "what had been written was taken for the answer"));
+    swap(tools, parts.filter((part) => part.part_kind === "tool-call").map((part) => toolCall(call, part)));
+  }
+
+  /** How many characters of a text were written by earlier attempts and kept, as its stream tells. */
+  async function salvaged(text) {
+    kept ??= (async () => {
+      const texts = [];
+      for (const stream of model.streams.slice(0, 5)) {
+        const answer = await read(path("api", "runs", model.id, "streams", stream.name, { limit: 1000 }));
+        let pieces = [];
+        for (const chunk of answer.ok ? answer.data.chunks : []) {
+          if (chunk.kind === "data") pieces.push(chunk);
+          else {
+            if (chunk.kind === "end") texts.push(pieces);
+            pieces = [];
+          }
+        }
+      }
+      return texts;
+    })();
+    for (const pieces of await kept) {
+      if (pieces.map((each) => each.data).join("") !== text) continue;
+      const last = Math.max(...pieces.map((each) => each.attempt));
+      return pieces.filter((each) => each.attempt < last).reduce((sum, each) => sum + each.data.length, 0);
+    }
+    return 0;
+  }
+
+  function toolCall(call, part) {
+    const prefix = `${agentPath(call)}:${part.tool_call_id}/`, steps = [...model.journal.each()].filter((each) => each.key?.includes(prefix) && each.dropped === null);
+    const step = steps.find((each) => each.sort === "step" || each.sort === "model" || each.sort === "child"), question = steps.find((each) => each.sort === "question");
+    const doubt = step?.tries?.some((each) => each.how === "unknown");
+    const certain = doubt ? chip(`in doubt, ${resolved(step).join("").replace("found done by its probe, not run again", "found done")}`, "doubt", "ask") : !step ? (question ? chip(question.question?.decision ?? "asks a person", "ask", "person") : chip("no record of its own")) : step.state === "done" ? chip("done", "kelp", "check") : step.state === "failed" ? chip("failed", "bad", "cross") : isOpen(step) ? chip("runs", "", "clock") : chip(step.state);
+    const given = typeof part.args === "string" ? part.args : JSON.stringify(part.args ?? {});
+    return h("div.toolcall", { onclick: step ? () => acts.choose(step.key) : undefined }, h("span.tool-name", icon("step"), h("code", part.tool_name), h("span.dim", cut(given, 90))), certain, step?.result ? h("span.dim.tool-note", cut(step.result, 200)) : null);
+  }
+
+  return { element, draw, close() { for (const each of turns.values()) each.close?.(); } };
+}
+
+const agentPath = (call) => (call.key.split("/").at(-2) ?? "").replace(/:model$/, "");
+const agentOf = (call) => agentPath(call).replace(/-\d+$/, "");
+const textOf = (content) => (typeof content === "string" ? content : Array.isArray(content) ? content.map((each) => (typeof each === "string" ? each : `[${each.kind ?? "data"}]`)).join("\n") : "");
+const promptOf = (input) => /^prompt='(.*)'$/s.exec(input)?.[1] ?? input;

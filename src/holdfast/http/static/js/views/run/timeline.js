@@ -1,0 +1,479 @@
+// The timeline: tree and lanes on one grid. It is drawn from a model and keeps nothing but what is on the screen.
+//
+// Only rows that can be seen are in the page; their height is fixed, so the place of a row is a multiplication. Paper (pleats, lines
+// of time, tears) is drawn below and above the rows. No layout is read after something was written.
+
+import { axis, folds, TEAR, ticks } from "./axis.js";
+import { h, s, swap } from "../../dom.js";
+import { isOpen } from "./journal.js";
+import { icon } from "../../icons.js";
+import { clock, count, day, dollars, many, minute, ms, spoken } from "../../say.js";
+import { between, edge, moved, path } from "./torn.js";
+import { endOf, named, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
+
+const ROW = 26, PAD = 4, HEAD = 53, MOST_ROWS = 56, BEYOND = 8, END = 24, UNDER_TEAR = 9;
+const SIGNS = { step: "step", model: "model", timer: "clock", question: "person", child: "child", branch: "branch", many: "stack", some: "filter", dropped: "undo" };
+const FLAGS = { checkpoint: "pin", message: "message", note: "note", low: "money", foreign: "warn", control: "flag" };
+const px = (number) => `${Math.round(number * 2) / 2}px`;
+
+/**
+ * `model` is {info, journal, children, nested, now()}; `view` is {closed, opened, fits, since, dropped, trueTime, zoom, offset, chosen};
+ * `acts` has choose(at) and toggle(row).
+ */
+export function timeline(model, view, acts) {
+  const lane = h("div.tl-measure"), head = h("div.tl-head"), list = h("div.tl-rows", { role: "tree", "aria-label": "What the run did" });
+  const under = h("div.tl-paper"), over = h("div.tl-paper.over"), none = h("p.tl-none.dim");
+  const element = h("div.tl", lane, head, list, under, over, none);
+  const drawn = new Map(); // by the key of a row: {element, stamp}
+  let width = 0, rows = [], ax = null, folded = [], stamp = 0, active = null, top = 0, seen = [0, 0], heard = false, before = null;
+
+  const watch = new ResizeObserver(() => {
+    if (lane.clientWidth && lane.clientWidth !== width) {
+      width = lane.clientWidth;
+      draw();
+    }
+  });
+  watch.observe(lane);
+  const scrolled = () => {
+    if (heard) return;
+    heard = true;
+    requestAnimationFrame(() => {
+      heard = false;
+      if (look()) paint();
+    });
+  };
+  addEventListener("scroll", scrolled, { passive: true });
+  addEventListener("resize", scrolled, { passive: true });
+  list.addEventListener("focusin", (event) => {
+    active = event.target.closest("[data-at]")?.dataset.at ?? active;
+  });
+  element.addEventListener("wheel", (event) => {
+    if (view.zoom === 1 || Math.abs(event.deltaX) <= Math.abs(event.deltaY)) return;
+    event.preventDefault();
+    shift(event.deltaX);
+  }, { passive: false });
+
+  /** Lay out anew what has changed, and draw it. */
+  function draw() {
+    if (!width) return;
+    const { journal, info } = model, now = model.now();
+    view.now = now;
+    view.over = Boolean(info.finished_at);
+    view.nested = model.nested;
+    rows = rowsOf(journal, view);
+    const from = Math.min(ms(info.created_at) ?? journal.firstAt ?? now, journal.firstAt ?? Infinity), to = Math.max(ms(info.finished_at) ?? now, journal.lastAt ?? 0);
+    const began = view.since ? (journal.checkpoints.find((each) => each.seq === view.since)?.at ?? from) : from;
+    const tears = journal.tears.filter((tear) => tear.to > began);
+    folded = view.trueTime ? [] : folds(began, to, worked(journal, to, model.children), tears).map((fold) => ({ ...fold, ...reason(journal, fold) }));
+    ax = axis({ width: END + (width - END) * view.zoom, from: began, to, folds: folded, tears, end: END });
+    view.offset = Math.min(Math.max(view.offset, 0), Math.max(ax.width - width, 0));
+    stamp += 1;
+    drawHead(now, tears);
+    list.style.setProperty("height", `${rows.length * ROW + 2 * PAD}px`);
+    none.textContent = rows.length ? "" : journal.calls ? "No call fits the filter." : "It has not done anything yet.";
+    none.hidden = rows.length > 0;
+    look();
+    paint();
+  }
+
+  const at = (moment) => ax.x(moment) - view.offset;
+
+  function shift(by) {
+    const offset = Math.min(Math.max(view.offset + by, 0), Math.max(ax.width - width, 0));
+    if (offset === view.offset) return;
+    view.offset = offset;
+    stamp += 1;
+    drawHead(model.now(), model.journal.tears);
+    paint();
+  }
+
+  /** Find which rows can be seen; says whether that has changed. */
+  function look() {
+    top = list.getBoundingClientRect().top;
+    const first = Math.max(Math.floor((-top - PAD) / ROW) - BEYOND, 0);
+    const last = Math.min(Math.max(Math.ceil((innerHeight - top) / ROW) + BEYOND, first + 20), first + MOST_ROWS, rows.length);
+    const changed = first !== seen[0] || last !== seen[1];
+    seen = [first, last];
+    return changed;
+  }
+
+  function paint() {
+    const [first, last] = seen, wanted = new Set(), now = model.now();
+    let place = null;
+    for (let nth = first; nth < last; nth += 1) {
+      const row = rows[nth], found = drawn.get(row.key);
+      wanted.add(row.key);
+      let made = found?.element;
+      const own = `${stamp} ${isChosen(row)}`;
+      if (!found || found.stamp !== own) {
+        made = rowElement(row, now);
+        if (found) {
+          const focused = found.element.contains(document.activeElement);
+          found.element.replaceWith(made);
+          if (focused) made.focus({ preventScroll: true });
+        }
+        drawn.set(row.key, { element: made, stamp: own });
+      }
+      made.style.setProperty("top", `${PAD + nth * ROW}px`);
+      const next = place ? place.nextSibling : list.firstChild;
+      if (next !== made) list.insertBefore(made, next);
+      place = made;
+    }
+    for (const [key, { element: made }] of drawn) {
+      if (wanted.has(key)) continue;
+      made.remove();
+      drawn.delete(key);
+    }
+    const reach = rows.some((row) => row.key === active) ? active : (rows.find(isChosen)?.key ?? rows[0]?.key);
+    for (const [key, { element: made }] of drawn) made.tabIndex = key === reach ? 0 : -1;
+    drawPaper();
+  }
+
+  const isChosen = (row) => (row.call ? view.chosen === row.call.key && (row.call.dropped === null) : view.chosen === row.key);
+
+  // The head: marks, time, who carried it, what it spent
+
+  function drawHead(now, tears) {
+    const { journal, info } = model, elastic = !view.trueTime;
+    swap(head,
+      h("div.tl-line.marks", h("div.tl-cell"), h("div.tl-lane", tears.map((tear) => h("i.stem", { style: { left: px(middle(tear)) } })), pills(tears), flags(journal))),
+      h("div.tl-line.axis", h("div.tl-cell.dim", elastic ? (folded.length ? "waits are folded" : "no long waits") : "true time", view.zoom > 1 && `, ${view.zoom}×`), h("div.tl-lane", moments(tears))),
+      h("div.tl-line.carry", h("div.tl-cell", "carried by"), h("div.tl-lane", h("i.hold-line", { style: { width: px(Math.max(Math.min(at(ax.to), width), 0)) } }), carriers(journal, info, now))),
+      h("div.tl-line.spend", h("div.tl-cell", "spent", h("b", dollars(info.spent?.usd ?? 0))), h("div.tl-lane", spending(journal))));
+  }
+
+  const middle = (tear) => (at(tear.from) + at(tear.to)) / 2;
+  const isIn = (x, room = 0) => x >= -room && x <= width + room;
+
+  function pills(tears) {
+    const groups = [];
+    for (const tear of tears) {
+      const x = middle(tear), last = groups[groups.length - 1];
+      if (!isIn(x)) continue;
+      if (last && x - last.x < 110) {
+        last.all.push(tear);
+        last.x = (last.x + x) / 2;
+      } else groups.push({ x, all: [tear] });
+    }
+    groups.forEach((group, nth) => {
+      const next = groups[nth + 1], lack = next ? 154 - (next.x - group.x) : 0;
+      if (lack > 0) {
+        group.x -= lack / 2;
+        next.x += lack / 2;
+      }
+    });
+    return groups.map(({ x, all }) => {
+      const isOne = all.length === 1, chosen = all.findIndex((tear) => String(tear.seq) === view.chosen);
+      const next = all[(chosen + 1) % all.length]; // of several, a press goes through them
+      return h("button.pill", {
+        type: "button", class: chosen >= 0 ? "chosen" : "", style: { left: px(Math.min(Math.max(x, 72), width - 78)) }, onclick: () => acts.choose(String(next.seq)),
+        "aria-label": isOne ? tearSentence(all[0]) : `${all.length} interruptions`, data: { tear: all[0].seq },
+      }, icon("tear"), isOne ? `went on after ${spoken(all[0].to - all[0].from)}` : `${all.length} interruptions`);
+    });
+  }
+
+  function flags(journal) {
+    const all = [...journal.flags, ...journal.checkpoints.map((each) => ({ ...each, sort: "checkpoint", text: `checkpoint ${each.era ?? ""}` }))].sort((one, other) => one.at - other.at);
+    const groups = [];
+    for (const each of all) {
+      const x = at(each.at), last = groups[groups.length - 1];
+      if (!isIn(x) || each.at < ax.from) continue;
+      if (last && x - last.x < 13) last.all.push(each);
+      else groups.push({ x, all: [each] });
+    }
+    return groups.map(({ x, all }) => {
+      const first = all[0], text = all.length > 1 ? `${many(all.length, "mark")}: ${all.slice(0, 4).map((each) => each.text).join("; ")}` : `${first.text}, ${clock(first.at)}`;
+      return h("button.flag", { type: "button", class: `${first.sort}${all.some((each) => String(each.seq) === view.chosen) ? " chosen" : ""}`, style: { left: px(x) }, title: text, "aria-label": text, onclick: () => acts.choose(String(first.seq)) }, icon(FLAGS[first.sort]));
+    });
+  }
+
+  function moments(tears) {
+    const made = [], taken = tears.map((tear) => [middle(tear) - 6, middle(tear) + 6]);
+    const fits = (from, to) => from >= 0 && to <= Math.min(width, ax.ends - view.offset + END) - 2 && taken.every(([start, end]) => to < start || from > end);
+    const put = (element, from, to) => {
+      made.push(element);
+      taken.push([from - 4, to + 4]);
+    };
+    let last = "";
+    for (const part of ax.parts) {
+      const x = part.x - view.offset, center = x + part.wide / 2;
+      if (part.sort === "fold" && isIn(center)) {
+        const text = spoken(part.to - part.from);
+        put(h("span.fold-text", { style: { left: px(center) }, title: `${text} ${part.text}` }, icon(part.why), text), center - 34, center + 34);
+      }
+      if (part.sort !== "flow") continue;
+      const name = day(part.from);
+      if (name !== last && part.wide > 60 && fits(Math.max(x, 0), Math.max(x, 0) + 58)) put(h("span.day", { style: { left: px(Math.max(x, 0)) } }, name), Math.max(x, 0), Math.max(x, 0) + 58);
+      last = day(part.to);
+    }
+    for (const part of ax.parts) {
+      if (part.sort !== "flow") continue;
+      const { step, at: found } = ticks(part, { apart: 62 });
+      for (const moment of found) {
+        const x = at(moment), long = step < 1000 ? 66 : 50;
+        if (isIn(x) && fits(x, x + long)) put(h("span.tick", { style: { left: px(x) } }, step < 1000 ? clock(moment, true).slice(3) : step < 60_000 ? clock(moment) : step < 86_400_000 && minute(moment) !== "00:00" ? minute(moment) : day(moment)), x, x + long);
+      }
+    }
+    return made;
+  }
+
+  function carriers(journal, info, now) {
+    const made = [], last = journal.carriers[journal.carriers.length - 1];
+    for (const each of journal.carriers) {
+      const isNow = each === last && info.status === "running" && !info.worker_gone;
+      const spliced = journal.tears.some((tear) => Math.abs(tear.to - each.from) < 1);
+      const from = at(each.from) - (spliced ? UNDER_TEAR : 0), to = at(isNow ? now : each.to) + (each.ends === "killed" ? UNDER_TEAR : 0);
+      if (to < 0 || from > width || each.to < ax.from) continue;
+      const owner = each.owner ?? (isNow ? info.worker : null) ?? "";
+      made.push(h("span.carrier", { class: `${isNow ? "now" : each.ends === "killed" ? "killed" : ""}${spliced ? " spliced" : ""}`, style: { left: px(from), width: px(Math.max(to - from, 3)) }, title: `${owner}${each.epoch === null ? "" : `, epoch ${each.epoch}`}, ${clock(each.from)} to ${isNow ? "now" : clock(each.to)}` }, to - from > 44 ? owner : ""));
+    }
+    for (const tear of journal.tears) if (isIn(at(tear.to))) made.push(h("span.replay", { style: { left: px(at(tear.to)) }, title: `${many(tear.readBack, "result")} read back` }));
+    for (const part of ax.parts) {
+      const carried = part.sort === "fold" && journal.carriers.some((each) => each.from < part.to - 1000 && (each === last && info.status === "running" ? now : each.to) > part.from + 1000);
+      if (part.sort === "fold" && !carried && isIn(part.x - view.offset, 70)) made.push(h("span.nobody", { style: { left: px(part.x - view.offset + part.wide / 2) } }, "no process"));
+    }
+    return made;
+  }
+
+  function spending(journal) {
+    const paid = journal.spendings, total = paid.reduce((sum, [, usd]) => sum + usd, 0);
+    if (!total) return null;
+    const high = 26, room = 22;
+    let sum = 0, line = `M${-view.offset} ${high}`, last = null;
+    for (const [moment, usd] of paid) {
+      const x = Math.round(at(moment) * 2) / 2, y = high - (sum / total) * room;
+      sum += usd;
+      if (x !== last) line += `L${x} ${y.toFixed(1)}`;
+      line += `L${x} ${(high - (sum / total) * room).toFixed(1)}`;
+      last = x;
+    }
+    const end = at(ax.to).toFixed(1);
+    line += `L${end} ${high - room}`;
+    return s("svg.spend-line", { width, height: high, role: "img", "aria-label": `${dollars(total)} spent` }, s("path.area", { d: `${line}L${end} ${high}Z` }), s("path.line", { d: line }));
+  }
+
+  // Rows
+
+  function rowElement(row, now) {
+    const chosen = isChosen(row), key = row.call?.key ?? row.key, open = row.call ? isOpen(row.call) : row.running > 0 || (row.group ?? []).some((each) => endOf(each, now) === now && !view.over);
+    const made = h("div.tl-row", {
+      role: "treeitem", "aria-level": String(row.depth + 1), "aria-posinset": String(row.nth ?? 1), "aria-setsize": String(row.of ?? 1), "aria-selected": String(chosen), "aria-expanded": row.expanded === undefined ? undefined : String(row.expanded),
+      "aria-label": (row.tears ?? []).map((tear) => `after an ${tearSentence(tear)}: `).join("") + rowSentence(row, now), tabIndex: -1, data: { at: row.key },
+      class: `${chosen ? "chosen " : ""}${row.inner ? "inner " : ""}${row.sort === "rest" ? "rest " : ""}${row.call && row.call.dropped !== null ? "dropped" : ""}`,
+      onclick: (event) => {
+        active = row.key;
+        if (row.expanded !== undefined && (event.target.closest(".twist") || row.sort === "some" || row.sort === "dropped")) acts.toggle(row);
+        else if (row.sort === "rest") acts.toggle(row);
+        else if (row.expanded !== undefined && chosen) acts.toggle(row);
+        else acts.choose(row.call && row.sort !== "branch" ? key : row.key);
+      },
+    });
+    if (row.sort === "rest") return made.append(h("div.tl-cell", { style: { "--depth": row.depth } }, h("span.link", row.name)), h("div.tl-lane")), made;
+    const [name, input] = row.call ? (row.call.items ? [row.call.name, row.note] : named(row.call)) : row.sort === "dropped" ? [rowSentence(row, now), ""] : [row.name, row.note];
+    const tries = (row.call?.tries ?? []).length ? row.call.attempts : 0, words = ["question", "timer", "some", "dropped"].includes(row.sort);
+    made.append(
+      h("div.tl-cell", { class: `sort-${row.sort} ${row.call?.state === "running" || (!row.call && open) ? "is-running" : ""} ${row.call ? `is-${row.call.state}` : ""}`, style: { "--depth": row.depth } },
+        row.expanded === undefined ? null : h("span.twist", icon(row.expanded ? "down" : "right")),
+        h("span.sort", icon(SIGNS[row.sort] ?? "note")),
+        h("span.tl-name.cut", { title: input ? `${name} ${input}` : name }, h(words ? "span" : "code", name), input ? h("span.dim", ` ${input}`) : null),
+        tries > 1 ? h("span.tries", { title: `${tries} attempts` }, `${tries}×`) : null,
+        h("span.tl-took", { class: row.call?.sort === "question" && open ? "ask-ink" : row.call?.state === "running" || (!row.call && open) ? "running" : row.call?.state === "failed" ? "bad-ink" : "" }, took(row, now))),
+      h("div.tl-lane", bars(row, now)));
+    return made;
+  }
+
+  function bar(kind, from, to, title, more = 0) {
+    const left = at(from), wide = Math.max(at(to) - left, 3) + more;
+    if (left > width || left + wide < 0) return null;
+    const clipped = Math.max(left, -20);
+    return h(`span.bar.${kind}`, { style: { left: `${clipped.toFixed(1)}px`, width: `${Math.min(left + wide - clipped, width - clipped + 20).toFixed(1)}px` }, title });
+  }
+  /** Words beside a bar: behind it, or before it where there is no room. */
+  function beside(start, moment, ...inside) {
+    if (!isIn(at(moment))) return null;
+    const long = inside.reduce((sum, each) => sum + (each?.textContent ?? each ?? "").length, 0) * 6.3, x = at(moment) + 8;
+    return h("span.beside", { style: x + long < width || at(start) < long + 20 ? { left: px(x) } : { right: px(width - at(start) + 8) } }, inside);
+  }
+
+  function bars(row, now) {
+    const { call } = row;
+    if (row.sort === "some" || row.sort === "dropped") return [];
+    if (row.sort === "many") return [density(row)];
+    if (!call || call.items) {
+      const [from, to] = spanOf(row, now);
+      return Number.isFinite(from) ? [bar("bracket", from, to, "")] : [];
+    }
+    const until = call.ended ?? (isOpen(call) ? now : (call.last ?? now)), title = `${clock(call.began ?? until, true)} to ${call.ended === null ? "now" : clock(call.ended, true)}`;
+    if (call.sort === "question") {
+      const { question } = call;
+      return [
+        bar("asked", call.began, until, `${clock(call.began)} to ${call.ended === null ? "now" : clock(call.ended)}`),
+        (question?.marks ?? []).map(([moment, kind, text]) => (isIn(at(moment)) ? h("i.vote", { class: kind.split(".")[1], style: { left: px(at(moment)) }, title: text }) : null)),
+        question?.decision ? beside(call.began, until, question.by ? h("b", question.by) : null, ` ${question.decision === "expired" ? "nobody decided in time" : question.decision}${question.changed ? ", with a change" : ""}`) : null,
+      ];
+    }
+    if (call.sort === "timer") return [bar("slept", call.began, until, call.due ? `until ${clock(call.due)}` : "")];
+    if (call.sort === "child") return [bar(call.state === "failed" ? "nested.bad" : "nested", call.began, until, call.child)];
+    return stepBars(row, call, until, title, now);
+  }
+
+  function stepBars(row, call, until, title, now) {
+    const kind = call.sort === "model" ? "thought" : "did", made = [], tries = call.tries ?? [];
+    const asked = row.journal.askedAt(call), start = call.start;
+    if (asked !== null && start !== null && at(start) - at(asked) > 6 && call.dropped === null) made.push(bar("wished", asked, start, `asked for at ${clock(asked)}, began ${spoken(start - asked)} later`));
+    for (const [from, to, rate] of call.waits ?? []) made.push(bar("held", from, to, `waited for its turn${rate ? ` of ${rate}` : ""}`));
+    if (call.held) made.push(bar("held", call.held.at, Math.min(now, call.held.data.at), `waits for its turn${call.held.data.rate ? ` of ${call.held.data.rate}` : ""}`));
+    tries.forEach((each, nth) => {
+      const next = tries[nth + 1]?.began ?? (call.began !== null && call.began > each.ended ? call.began : null);
+      if (each.how === "failed") {
+        made.push(bar("missed", each.began, each.ended, each.error));
+        const again = next ?? Math.min(call.due ?? now, Math.max(now, each.ended));
+        if (again > each.ended && (next !== null || isOpen(call))) made.push(bar("backoff", each.ended, again, `again after ${spoken(each.wait)}`));
+      } else if (each.how === "lost") made.push(bar("lost", each.began, each.ended, "was in the middle when its process was gone", UNDER_TEAR));
+      else made.push(bar("unknown", each.began, each.ended, "nobody could say whether it had happened", UNDER_TEAR));
+    });
+    const doubt = tries.some((each) => each.how === "unknown");
+    if (call.question) {
+      const to = call.question.decidedAt ?? (call.ended === null ? now : call.ended);
+      made.push(bar("asked", call.question.at, to, `asked ${call.question.to.join(", ") || "anybody"}`));
+    }
+    if (call.probed) made.push(bar("probed", call.ended, call.ended, "its probe looked"));
+    else if (call.began !== null && !(doubt && call.ended !== null && call.began < tries.at(-1).ended)) {
+      if (call.ended !== null) made.push(bar(call.state === "failed" ? "missed" : call.state === "cancelled" ? "left" : kind, call.began, call.ended, title));
+      else if (call.state === "running" && !view.over && !(doubt && call.began <= tries.at(-1).began)) made.push(bar(`going.${kind}`, call.began, until, title));
+    }
+    if (doubt) {
+      const [first, strong] = resolved(call);
+      if (first || strong) made.push(beside(call.start, until, first, h("b", strong)));
+    }
+    return made;
+  }
+
+  // How many ended in each small piece of time, and where some failed: as many calls as there are take as much room as one.
+  function density(row) {
+    const each = 5, [from, to] = spanOf(row, model.now()), left = Math.max(at(from), 0), right = Math.min(at(to), width);
+    const columns = Math.max(Math.ceil((right - left) / each), 1), ended = new Float64Array(columns), failed = new Uint8Array(columns);
+    for (const call of row.calls) {
+      const column = Math.floor((at(call.ended ?? to) - left) / each);
+      const nth = Math.min(column, columns - 1);
+      if (nth < 0) continue;
+      if (call.ended !== null) ended[nth] += 1;
+      if (call.state === "failed" || call.tries?.some((each) => each.how === "failed")) failed[nth] = 1;
+    }
+    const most = Math.max(1, ...ended);
+    let fill = "", bad = "";
+    ended.forEach((number, nth) => {
+      const x = nth * each;
+      if (number) fill += `M${x} 20v${(-Math.max((number / most) * 17, 1.2)).toFixed(1)}h${each - 0.7}V20Z`;
+      if (failed[nth]) bad += `M${x} 0h${each - 0.7}v3.6h${0.7 - each}Z`;
+    });
+    const made = s("svg.density", { width: Math.max(columns * each, 5), height: 20, role: "img", "aria-label": many(row.calls.length, "call") }, s(`path${row.model ? ".model" : ""}`, { d: fill }), s("path.missed", { d: bad }));
+    made.style.setProperty("left", px(left));
+    return made;
+  }
+
+  // Paper
+
+  function drawPaper() {
+    const high = rows.length * ROW + 2 * PAD + HEAD, from = rows.length <= MOST_ROWS * 2 ? 0 : Math.max(seen[0] * ROW - 200, 0), to = rows.length <= MOST_ROWS * 2 ? high : Math.min(seen[1] * ROW + 400, high);
+    const below = s("svg.tl-under", { width, height: to - from, "aria-hidden": "true" }), above = s("svg.tl-over", { width, height: to - from, "aria-hidden": "true" });
+    const tall = to - from;
+    let grid = "";
+    for (const part of ax.parts) {
+      const x = part.x - view.offset;
+      if (x > width || x + part.wide < 0) continue;
+      if (part.sort === "fold") {
+        below.append(s("rect.pleat-back", { x, y: 0, width: part.wide, height: tall }));
+        for (let nth = 0; nth <= 4; nth += 1) below.append(s(`path.pleat${nth % 4 ? ".soft" : ""}`, { d: `M${Math.round(x + (part.wide / 4) * nth) + 0.5} 0V${tall}` }));
+      } else if (part.sort === "flow") for (const moment of ticks(part, { apart: 62 }).at) if (isIn(at(moment))) grid += `M${Math.round(at(moment)) + 0.5} 0V${tall}`;
+    }
+    below.append(s("path.grid", { d: grid }));
+    let control = "";
+    for (const mark of model.journal.marks) if (mark.dropped === null && mark.key !== "run.interrupted" && mark.began >= ax.from && isIn(at(mark.began))) control += `M${Math.round(at(mark.began)) + 0.5} 0V${tall}`;
+    below.append(s("path.control", { d: control }));
+    for (const tear of model.journal.tears) if (tear.to > ax.from) drawTear(above, tear, -1 - from, high + 1 - from, from, 13.5 - from);
+    drawInner(above, from);
+    if (!view.over && isIn(at(ax.to))) {
+      const x = Math.round(at(ax.to)) + 0.5;
+      above.append(s("path.nowline", { d: `M${x} 0V${tall}` }), s("circle.nowdot", { cx: x, cy: 2 - from, r: 2.5 }));
+    }
+    swap(under, below);
+    swap(over, above);
+    for (const each of [under, over]) each.style.setProperty("top", `${53 + from}px`);
+  }
+
+  function drawTear(above, tear, top, bottom, from, carried) {
+    const x = at(tear.from), wide = Math.max(at(tear.to) - x, TEAR), chosen = String(tear.seq) === view.chosen ? ".chosen" : "";
+    if (x > width || x + wide < 0) return;
+    const left = edge(x + wide * 0.22, top, bottom, { seed: tear.seq }), right = moved(left, wide * 0.56), fresh = before !== null && !before.has(tear.seq) ? ".fresh" : "";
+    above.append(s(`path.gap${chosen}${fresh}`, { d: between(left, right) }), s(`path.rip${chosen}${fresh}`, { d: path(left) }), s(`path.rip${chosen}${fresh}`, { d: path(right) }));
+    if (carried !== null) above.append(s("path.held", { d: `M${x - 2} ${carried}H${x + wide + 2}` }));
+    for (let nth = seen[0]; nth < seen[1]; nth += 1) {
+      const { call } = rows[nth];
+      const through = call?.tries?.find((each) => each.tear === tear.seq);
+      if (through && rows[nth].journal.tears.includes(tear)) above.append(s(`path.held${through.how === "unknown" ? ".doubt" : ""}`, { d: `M${x - 1} ${HEAD + PAD + nth * ROW + 13 - from}H${x + wide + 1}` }));
+    }
+  }
+
+  /** The tears of a child run cut its own rows and no others. */
+  function drawInner(above, from) {
+    const ranges = new Map();
+    for (let nth = seen[0]; nth < seen[1]; nth += 1) {
+      const { inner } = rows[nth];
+      if (inner) ranges.set(inner, [ranges.get(inner)?.[0] ?? nth, nth]);
+    }
+    for (const [run, [first, last]] of ranges) {
+      for (const tear of model.nested.get(run)?.journal.tears ?? []) drawTear(above, tear, HEAD + PAD + first * ROW + 2 - from, HEAD + PAD + (last + 1) * ROW - 2 - from, from, null);
+    }
+  }
+
+  return {
+    element,
+    draw() {
+      draw();
+      before = new Set(model.journal.tears.map((tear) => tear.seq)); // one that comes while one looks is drawn from top to bottom, once
+    },
+    get rows() {
+      return rows;
+    },
+    get active() {
+      return rows.find((row) => row.key === active) ?? rows.find(isChosen) ?? null;
+    },
+    /** Bring a row into sight and give it the focus. */
+    reveal(row, { focus = true } = {}) {
+      const nth = rows.indexOf(row);
+      if (nth < 0) return;
+      active = row.key;
+      const place = list.getBoundingClientRect().top + PAD + nth * ROW;
+      if (place < 110 || place > innerHeight - 80) scrollBy({ top: place - innerHeight / 2, behavior: "instant" });
+      look();
+      paint();
+      if (focus) drawn.get(row.key)?.element.focus({ preventScroll: true });
+    },
+    move(by) {
+      const nth = rows.findIndex((row) => row.key === active);
+      const next = rows[nth < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.min(Math.max(nth + by, 0), rows.length - 1)];
+      if (next) this.reveal(next);
+    },
+    /** Make it so many times as wide, around a moment. */
+    zoom(to) {
+      const center = ax.time(view.offset + width / 2);
+      view.zoom = Math.min(Math.max(to, 1), 256);
+      draw();
+      view.offset = view.zoom === 1 ? 0 : ax.x(center) - width / 2;
+      draw();
+    },
+    shift,
+    close() {
+      watch.disconnect();
+      removeEventListener("scroll", scrolled);
+      removeEventListener("resize", scrolled);
+    },
+  };
+}
+
+/** What the bars mean. */
+export function legend() {
+  const key = (kind, text) => h("span.key", h(`span.bar.${kind}`), text);
+  return h("div.legend", { role: "note", "aria-label": "What the bars mean" }, key("did", "step"), key("thought", "model"), key("going.thought", "runs"), key("asked", "waits for a person"), key("missed", "attempt failed"), key("lost", "lost with its process"), key("unknown", "in doubt"), key("nested", "child run"));
+}

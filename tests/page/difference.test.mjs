@@ -1,0 +1,37 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { compared, lines, readable, words } from "../../src/holdfast/http/static/js/difference.js";
+
+test("what both have is said once, in order", () => {
+  assert.deepEqual(compared(["a", "b", "c"], ["a", "x", "c"]), [["=", ["a"]], ["-", ["b"]], ["+", ["x"]], ["=", ["c"]]]);
+  assert.deepEqual(compared([], ["x"]), [["+", ["x"]]]);
+});
+
+test("pieces put together are the texts again", () => {
+  const one = "Surge adds up to two metres in a storm.", other = "A storm adds up to two metres, and an hour.";
+  const [left, right] = words(one, other);
+  assert.equal(left.map(([text]) => text).join(""), one);
+  assert.equal(right.map(([text]) => text).join(""), other);
+  assert.deepEqual(right.filter(([, differs]) => differs).map(([text]) => text.trim()), ["A storm", ", and an hour"]);
+});
+
+test("equal texts have no difference", () => {
+  assert.deepEqual(words("the same", "the same"), [[["the same", false]], [["the same", false]]]);
+});
+
+test("long runs of equal lines are folded", () => {
+  const one = Array.from({ length: 30 }, (_, nth) => `line ${nth}`), other = [...one];
+  other[20] = "another";
+  const made = lines(one.join("\n"), other.join("\n"));
+  assert.deepEqual(made.slice(0, 5), [["…", 17], ["=", "line 17"], ["=", "line 18"], ["=", "line 19"], ["-", "line 20"]]);
+});
+
+test("names of a value are compared in one order", () => {
+  assert.equal(readable({ b: 1, a: [{ d: 1, c: 2 }] }), readable({ a: [{ c: 2, d: 1 }], b: 1 }));
+  assert.equal(readable("text"), "text");
+});
+
+test("texts that are too long to compare by word still come out whole", () => {
+  const one = Array.from({ length: 5000 }, (_, nth) => `a${nth}`), other = Array.from({ length: 5000 }, (_, nth) => `b${nth}`);
+  assert.deepEqual(compared(["x", ...one], ["x", ...other]).map(([sign, items]) => [sign, items.length]), [["=", 1], ["-", 5000], ["+", 5000]]);
+});

@@ -1,0 +1,121 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Journal } from "../../src/holdfast/http/static/js/views/run/journal.js";
+
+const T0 = Date.UTC(2026, 6, 14, 14, 2, 0);
+const at = (seconds) => T0 + seconds * 1000;
+
+/** A journal of events [kind, key, data, seconds, epoch]. */
+function folded(...events) {
+  const journal = new Journal();
+  events.forEach(([kind, key, data = {}, seconds = 0, epoch = 1, more = {}], seq) => journal.add({ seq, kind, key, data, at: new Date(at(seconds)).toISOString(), epoch, ...more }));
+  return journal;
+}
+const step = (name, more = {}) => ({ name, input: "x=1", asked: 0, attempts: 1, ...more });
+
+test("an event is taken in once", () => {
+  const journal = folded(["step.completed", "a#0", step("a", { began: at(0) }), 2]);
+  journal.add({ seq: 0, kind: "step.completed", key: "a#0", data: step("a"), at: new Date(at(9)).toISOString() });
+  assert.equal(journal.events, 1);
+  assert.equal(journal.call("a#0").ended, at(2));
+});
+
+test("each failed attempt has its time, its error and its wait", () => {
+  const journal = folded(
+    ["step.completed", "z#0", step("z", { began: at(0) }), 10],
+    ["step.retrying", "a#0", { name: "a", input: "", asked: 1, attempt: 1, wait_ms: 5000, error: { type: "E", message: "503" } }, 12],
+    ["step.retrying", "a#0", { name: "a", input: "", asked: 1, attempt: 2, wait_ms: 4000, error: { type: "E", message: "504" }, pauses: "openai" }, 20],
+    ["step.completed", "a#0", { name: "a", input: "", asked: 1, attempts: 3, began: at(24) }, 25]);
+  const call = journal.call("a#0");
+  assert.deepEqual(call.tries.map((each) => [each.n, each.began - T0, each.ended - T0, each.how, each.error]), [[1, 10_000, 12_000, "failed", "E: 503"], [2, 17_000, 20_000, "failed", "E: 504"]]);
+  assert.deepEqual([call.state, call.attempts, call.began - T0, call.start - T0], ["done", 3, 24_000, 10_000]);
+  assert.deepEqual(call.worked(at(99)).map(([from, to]) => to - from), [2000, 3000, 1000]);
+});
+
+test("a tear is as long as nothing was recorded, and names both workers", () => {
+  const journal = folded(
+    ["step.completed", "a#0", step("a", { began: at(0), worker: "fox-2" }), 2],
+    ["run.interrupted", null, { owner: "fox-2", epoch: 1, by: "heron-1", how: "dead" }, 3, 2],
+    ["step.completed", "b#0", step("b", { began: at(3), asked: 1, worker: "heron-1" }), 5, 2]);
+  const [tear] = journal.tears;
+  assert.deepEqual([tear.from - T0, tear.to - T0, tear.owner, tear.by, tear.how, tear.readBack], [2000, 3000, "fox-2", "heron-1", "dead", 1]);
+  assert.deepEqual(journal.carriers.map((each) => [each.owner, each.from - T0, each.to - T0, each.ends]), [["fox-2", 0, 2000, "killed"], ["heron-1", 3000, 5000, "now"]]);
+  assert.deepEqual(journal.across(tear).map((call) => call.key), ["b#0"]);
+});
+
+test("a step that had begun when its process went is in doubt, and what came of it is told", () => {
+  const journal = folded(
+    ["step.started", "pay#0", { name: "pay", input: "", asked: 0, attempt: 1 }, 1],
+    ["run.interrupted", null, { owner: "fox-2" }, 3, 2],
+    ["step.completed", "pay#0", { name: "pay", input: "", asked: 0, attempts: 1 }, 4, 2]);
+  const call = journal.call("pay#0");
+  assert.deepEqual(call.tries.map((each) => [each.how, each.began - T0, each.ended - T0]), [["unknown", 1000, 1000]]);
+  assert.equal(call.probed, true);
+  assert.match(call.remarks[0].text, /its probe found it done/);
+  assert.deepEqual(journal.tears[0].doubt, ["pay#0"]);
+  const again = folded(
+    ["step.started", "pay#0", { name: "pay", input: "", asked: 0, attempt: 1 }, 1],
+    ["run.interrupted", null, { owner: "fox-2" }, 3, 2],
+    ["step.started", "pay#0", { name: "pay", input: "", asked: 0, attempt: 2 }, 4, 2]).call("pay#0");
+  assert.deepEqual([again.state, again.attempts, again.tries[0].how], ["running", 2, "unknown"]);
+});
+
+test("what the worker said of a call becomes an attempt that was lost with its process", () => {
+  const journal = folded(["step.completed", "a#0", step("a", { began: at(0) }), 2]);
+  journal.showOpen([{ key: "one#0/b#0", name: "b", input: "y", attempt: 1, began: new Date(at(1)).toISOString() }]);
+  assert.deepEqual([journal.call("one#0/b#0").state, journal.branch("/one#0").items.length], ["running", 1]);
+  journal.add({ seq: 1, kind: "run.interrupted", key: null, data: { owner: "fox-2", by: "owl" }, at: new Date(at(4)).toISOString(), epoch: 2 });
+  journal.showOpen([]);
+  assert.equal(journal.branch("/one#0").items.length, 0, "nothing runs in between");
+  journal.add({ seq: 2, kind: "step.completed", key: "one#0/b#0", data: step("b", { began: at(4), asked: 1 }), at: new Date(at(6)).toISOString(), epoch: 2 });
+  assert.deepEqual(journal.tears[0].lost, ["one#0/b#0"]);
+  assert.deepEqual(journal.call("one#0/b#0").tries.map((each) => [each.how, each.began - T0, each.ended - T0]), [["lost", 1000, 2000]]);
+});
+
+test("what runs now comes and goes, and is not there twice once it is recorded", () => {
+  const journal = folded(["step.completed", "a#0", step("a", { began: at(0) }), 2]);
+  journal.showOpen([{ key: "b#0", name: "b", input: "", attempt: 2, began: at(2) }]);
+  journal.add({ seq: 1, kind: "step.completed", key: "b#0", data: step("b", { began: at(2) }), at: at(5) });
+  assert.deepEqual(journal.items.map((call) => call.name), ["a", "b"]);
+  journal.showOpen([]);
+  assert.deepEqual(journal.items.map((call) => [call.name, call.state]), [["a", "done"], ["b", "done"]]);
+});
+
+test("what a retry took out is a call of its own, and its events are counted", () => {
+  const journal = folded(
+    ["step.failed", "a#0", step("a", { began: at(0), error: { type: "E", message: "no" } }), 1, 1, { dropped: 2 }],
+    ["run.failed", null, { error: { type: "E", message: "no" } }, 1, 1, { dropped: 2 }],
+    ["run.retried", null, { by: "ana", cut: 0 }, 5],
+    ["step.completed", "a#0", step("a", { began: at(6) }), 7, 2]);
+  assert.deepEqual([journal.call("a#0").state, journal.call("a#0", 2).state, journal.stepsFailed, journal.dropped], ["done", "failed", 0, 2]);
+  assert.deepEqual(journal.retries, [{ seq: 2, by: "ana", cut: 0, count: 2 }]);
+});
+
+test("why a call was made is the outcome before it", () => {
+  const journal = folded(
+    ["step.completed", "a#0", step("a", { began: at(0) }), 2],
+    ["step.started", "b#0", { name: "b", asked: 1, attempt: 1 }, 3],
+    ["step.completed", "b#0", step("b", { began: at(3), asked: 1 }), 4]);
+  assert.equal(journal.because(journal.call("a#0")), null);
+  assert.equal(journal.because(journal.call("b#0")), 0);
+  assert.equal(journal.askedAt(journal.call("b#0")), at(2));
+});
+
+test("a question has who was asked, who decided, and whether it was changed", () => {
+  const journal = folded(
+    ["approval.asked", ":approve#0", { name: ":approve", input: "", asked: 0, kind: "approve", approval: "q-1", question: "Publish?", to: ["group:editors"] }, 0],
+    ["approval.voted", null, { approval: "q-1", key: ":approve#0", by: "bo", yes: true, changed: true }, 4],
+    ["approval.decided", null, { approval: "q-1", key: ":approve#0", by: "ana", yes: true, decision: "approved", note: "fine" }, 9]);
+  const { question, state, ended, name } = journal.call(":approve#0");
+  assert.deepEqual([question.id, question.to, question.by, question.decision, question.changed, question.note], ["q-1", ["group:editors"], "ana", "approved", true, "fine"]);
+  assert.deepEqual([state, ended - T0, name], ["done", 9000, "Publish?"]);
+});
+
+test("ten thousand events are folded in less than a second", () => {
+  const events = Array.from({ length: 10_000 }, (_, seq) => ({ seq, kind: "step.completed", key: `fetch#${seq}`, data: step("fetch", { began: at(seq) }), at: new Date(at(seq + 1)).toISOString(), epoch: 1, preview: "'ok'" }));
+  const journal = new Journal(), began = performance.now();
+  for (const event of events) journal.add(event);
+  const took = performance.now() - began;
+  assert.equal(journal.calls, 10_000);
+  assert.ok(took < 800, `${took.toFixed(0)} ms`);
+});

@@ -1,0 +1,95 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Journal } from "../../src/holdfast/http/static/js/views/run/journal.js";
+import { atOnce, brief, filter, reason, rowsOf, rowSentence, worked } from "../../src/holdfast/http/static/js/views/run/rows.js";
+
+const T0 = new Date(2026, 6, 14, 14, 2, 0).getTime();
+const at = (seconds) => T0 + seconds * 1000;
+const done = (key, from, to, more = {}) => ["step.completed", key, { name: key.split("/").at(-1).split("#")[0], input: "", asked: 0, attempts: 1, began: at(from), ...more }, to];
+
+function folded(...events) {
+  const journal = new Journal();
+  events.forEach(([kind, key, data = {}, seconds = 0], seq) => journal.add({ seq, kind, key, data, at: at(seconds), epoch: 1 }));
+  return journal;
+}
+const view = (more = {}) => ({ closed: new Set(), opened: new Set(), over: false, dropped: false, since: 0, fits: null, nested: null, now: at(1000), ...more });
+const shown = (rows) => rows.map((row) => `${"  ".repeat(row.depth)}${row.name ?? row.call.name}${row.note ? ` ${row.note}` : ""}`);
+
+test("rows stand in the order in which calls began, not in which they ended", () => {
+  const journal = folded(done("b#0", 5, 6), done("a#0", 0, 9));
+  assert.deepEqual(shown(rowsOf(journal, view())), ["a", "b"]);
+});
+
+test("tasks of one name are one branch, and a task with one call is that call", () => {
+  const journal = folded(done("read#0/note#0", 0, 2), done("read#1/note#0", 0, 4), done("read#2/note#0", 1, 3), done("read#2/save#0", 3, 4));
+  assert.deepEqual(shown(rowsOf(journal, view())), ["read 3 at once", "  note", "  note", "  read#2", "    note", "    save"]);
+  assert.equal(atOnce([[0, 2], [2, 4]], 2), "2, one by one");
+});
+
+test("more than fifty calls of one name are one row, and those that matter below it", () => {
+  const events = Array.from({ length: 60 }, (_, nth) => done(`fetch#${nth}`, nth, nth + 1));
+  events.push(["step.retrying", "fetch#60", { name: "fetch", asked: 0, attempt: 1, wait_ms: 1000, error: { type: "E" } }, 80]);
+  events.push(["step.completed", "fetch#60", { name: "fetch", asked: 0, attempts: 2, began: at(81) }, 99]);
+  const [row] = rowsOf(folded(...events), view());
+  assert.deepEqual([row.sort, row.note, row.calls.length], ["many", "61", 61]);
+  const opened = rowsOf(folded(...events), view({ opened: new Set([row.key]) }));
+  assert.deepEqual(shown(opened).slice(0, 4), ["fetch 61", "  tried again 1 of 61", "    fetch", "  slowest of all"]);
+});
+
+test("fifty calls of one name are fifty rows", () => {
+  assert.equal(rowsOf(folded(...Array.from({ length: 50 }, (_, nth) => done(`fetch#${nth}`, nth, nth + 1))), view()).length, 50);
+});
+
+test("a tear stands between what began before it and what began after", () => {
+  const journal = folded(done("a#0", 0, 2), ["run.interrupted", null, { owner: "fox", by: "owl" }, 3], done("b#0", 3, 5));
+  const rows = rowsOf(journal, view());
+  assert.deepEqual(rows.map((row) => (row.tears ?? []).length), [0, 1]);
+});
+
+test("the sentence of a call tells all that happened to it", () => {
+  const journal = folded(
+    ["step.retrying", "a#0", { name: "a", input: "x", asked: 0, attempt: 1, wait_ms: 1000, error: { type: "E", message: "503" } }, 1],
+    ["step.completed", "a#0", { name: "a", input: "x", asked: 0, attempts: 2, began: at(2) }, 4]);
+  assert.equal(rowSentence(rowsOf(journal, view())[0], at(9)), "a x, attempt 1 failed: E: 503, done in 2.0 s");
+  const doubt = folded(
+    ["step.started", "pay#0", { name: "pay", input: "", asked: 0, attempt: 1 }, 1],
+    ["run.interrupted", null, { owner: "fox" }, 3],
+    ["step.completed", "pay#0", { name: "pay", input: "", asked: 0, attempts: 1 }, 4]);
+  assert.match(rowSentence(rowsOf(doubt, view())[0], at(9)), /^pay, in doubt at \d\d:02:01, found done by its probe, not run again, done, its outcome was not known/);
+});
+
+test("what a filter asks for is shown with what it stands in", () => {
+  const journal = folded(done("read#0/note#0", 0, 2, { input: "otters" }), done("read#1/note#0", 0, 40, { input: "kelp" }), done("send#0", 41, 42));
+  assert.deepEqual(shown(rowsOf(journal, view({ fits: filter("kelp") }))), ["note"]);
+  assert.deepEqual(shown(rowsOf(journal, view({ fits: filter("> 5 s") }))), ["note"]);
+  assert.deepEqual(shown(rowsOf(journal, view({ fits: filter("note") }))), ["read 2 at once", "  note", "  note"]);
+  assert.equal(filter("  "), null);
+  assert.deepEqual(shown(rowsOf(journal, view({ fits: filter("attempt>1") }))), []);
+});
+
+test("what was waited for through a fold is named", () => {
+  const journal = folded(
+    ["approval.asked", ":approve#0", { name: ":approve", input: "", asked: 0, kind: "approve", approval: "q-1", question: "Publish?", to: ["group:editors"] }, 0],
+    ["timer.set", ":timeout#0", { name: ":timeout", asked: 0, ms: 9_000_000 }, 0],
+    ["approval.decided", null, { approval: "q-1", key: ":approve#0", by: "ana", yes: true, decision: "approved" }, 7200],
+    ["timer.set", ":sleep#0", { name: ":sleep", asked: 1, ms: 3_600_000 }, 7200]);
+  assert.deepEqual(reason(journal, { from: at(1), to: at(7000) }), { why: "person", text: "for editors" });
+  assert.deepEqual(reason(journal, { from: at(7201), to: at(9000) }), { why: "clock", text: "asleep" });
+  assert.deepEqual(worked(journal, at(9000)), []);
+});
+
+test("ten thousand calls are rows in less than half a second", () => {
+  const journal = folded(...Array.from({ length: 10_000 }, (_, nth) => done(`${["fetch", "note", "save"][nth % 3]}#${nth}`, nth, nth + 1)));
+  const began = performance.now();
+  const rows = rowsOf(journal, view());
+  const took = performance.now() - began;
+  assert.equal(rows.length, 3);
+  assert.ok(took < 500, `${took.toFixed(0)} ms`);
+});
+
+test("arguments are told as people say them", () => {
+  assert.equal(brief("url='kelp.org', times=2"), "kelp.org, 2");
+  assert.equal(brief("query='\"sea otters, sleep\"'"), '"sea otters, sleep"');
+  assert.equal(brief("items=[{'a': 'b=c'}]"), "[{'a': 'b=c'}]");
+  assert.equal(brief(""), "");
+});
