@@ -63,7 +63,7 @@ async def settled(handle, **counts):
 
 async def failing(handle, why=""):
     """Wait until its first message has failed, for this reason."""
-    while not [each for each in await handle.deliveries() if each.attempts and why in each.error]:
+    while not [each for each in await handle.deliveries() if each.error and why in each.error]:
         await asyncio.sleep(0.005)
     return (await handle.deliveries())[-1]
 
@@ -112,6 +112,26 @@ async def test_a_receiver_that_fails_is_asked_again_with_the_same_message(tmp_pa
             await settled(ops, done=1)
         assert len(receiver.requests) == 5
         assert len({(request.id, request.body) for request in receiver.requests}) == 1
+
+
+async def test_a_worker_that_may_not_reach_a_network_leaves_its_messages_to_one_that_may(tmp_path, monkeypatch, caplog):
+    """No attempt is counted, the message says why it waits, and the worker that may sends it."""
+    monkeypatch.delenv(senders.NETWORKS)
+    with Receiver() as receiver:
+        async with opened(tmp_path) as hf:
+            once = Retry(attempts=1)
+            ops = await hf.notify(receiver.url, "run.completed", secret="env:OPS_SECRET", name="ops", retry=once)
+            await hf.run(pays, 1)
+            await until_async(lambda: "'ops' to others: localhost is not a public address" in caplog.text)
+            while not (message := (await ops.deliveries())[0]).error:
+                await asyncio.sleep(0.005)
+            assert (message.status, message.attempts) == ("new", 0)
+            assert message.error.startswith("left to another worker: localhost is not a public address")
+            monkeypatch.setenv(senders.NETWORKS, "127.0.0.0/8 ::1")
+            async with opened(tmp_path):
+                await settled(ops, done=1)
+        assert len(receiver.requests) == 1
+        assert caplog.text.count("to others") == 1
 
 
 async def test_dead_then_replayed(tmp_path, caplog):
@@ -202,7 +222,7 @@ async def test_mail_that_is_tried_again_is_the_same_mail(tmp_path, monkeypatch):
 
 
 async def test_a_worker_that_lacks_a_variable_leaves_it_to_others(tmp_path, monkeypatch, caplog):
-    """And no attempt is lost to it. A variable that has nonsense is an attempt that fails."""
+    """And no attempt is lost to it; nor to one whose variable has nonsense."""
     with Receiver() as receiver:
         monkeypatch.delenv("OPS_SECRET")
         async with opened(tmp_path) as hf:
@@ -222,9 +242,10 @@ async def test_a_worker_that_lacks_a_variable_leaves_it_to_others(tmp_path, monk
             )
         monkeypatch.setenv("OPS_SECRET", "not base64 at all!")
         async with opened(tmp_path) as hf:
-            await failing(hf.get_notification("ops"), "OPS_SECRET of this worker cannot be used")
-            assert receiver.requests == []
-            monkeypatch.setenv("OPS_SECRET", f"whsec_{base64.b64encode(SECRET).decode()}")
+            message = await failing(hf.get_notification("ops"), "OPS_SECRET of this worker cannot be used")
+            assert (message.attempts, receiver.requests) == (0, [])
+        monkeypatch.setenv("OPS_SECRET", f"whsec_{base64.b64encode(SECRET).decode()}")
+        async with opened(tmp_path) as hf:
             await settled(hf.get_notification("ops"), done=2)
 
 

@@ -360,6 +360,27 @@ async def test_a_list_ends_when_it_is_quiet_or_late(place: Place) -> None:
         assert await bodies(store) == [[0, 1, 2, 3]]
 
 
+async def test_what_a_clock_gathered_that_was_ahead_is_delivered_soon_once_it_is_right(place: Place) -> None:
+    """Whether it was begun by that clock, or came to what another had begun; what waits as it should goes on waiting."""
+    clock = ManualClock()
+    async with place.open(clock) as store:
+        await store.declare_subscriptions([trigger("t", batch=[9, 1_000]), trigger("plain")])
+        for bucket in ("begun", "waits"):
+            await store.apply([gather(f"1{bucket}", 1, bucket, most=9, within_ms=1_000, bucket=bucket)])
+        right = clock.time
+        clock.time += 365 * 86_400_000
+        await store.apply([gather("2", 2, "b", most=9, quiet_ms=900, bucket="begun")])
+        await store.apply([gather("3", 3, "c", most=9, within_ms=1_000, bucket="new")])
+        clock.time = right + 500
+        assert await store.end_gatherings() == 0
+        assert await store.recall_gatherings() == 2
+        assert await store.end_gatherings() == 2
+        assert sorted(await bodies(store)) == [["begun", "b"], ["c"]]
+        clock.time += 500
+        assert await store.recall_gatherings() == 0
+        assert await store.end_gatherings() == 1
+
+
 async def test_what_is_gathered_and_the_end_of_its_delivery_are_one(place: Place) -> None:
     clock = ManualClock()
     async with place.open(clock) as one, place.open(clock) as two:

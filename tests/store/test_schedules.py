@@ -158,6 +158,22 @@ async def test_clocks_that_jump(place: Place) -> None:
         assert now not in (await store.begin_due()).runs
 
 
+async def test_a_schedule_that_was_moved_far_ahead_is_set_right_whatever_is_done_to_it_first(place: Place) -> None:
+    """A person begins a run of it by hand, or gives it other arguments, before any worker has looked."""
+    clock = clock_at()
+    async with place.open(clock) as store:
+        for name in ("begun", "changed"):
+            await store.make_schedule(declared(name, every="1m", overlap="allow"), **HAND)
+        right = clock.time
+        clock.time += 365 * 86_400_000
+        await store.begin_due()
+        clock.time = right + 60_000
+        await store.begin_at("begun", [clock.time], **HAND)
+        await store.make_schedule(declared("changed", input='{"a": 1}', every="1m", overlap="allow"), **HAND)
+        await store.declare_schedules([])
+        assert {row.due_at for row in await store.schedules()} == {clock.time + 30_000}
+
+
 async def test_deploys(place: Place) -> None:
     """New code takes effect; an old worker that is restarted changes nothing; when the new ones are gone, it does."""
     clock = clock_at()

@@ -249,6 +249,8 @@ async def test_plans(file: Place) -> None:
             "prune_announcements": "announcements_passed", "subscribers": "subscriptions_wanted (name=? AND wanted=?",
             "compared_fields": "subscriptions_fields", "due_gatherings": "gatherings_due",
             "replay_dead_deliveries": "deliveries_recent",
+            "recall_deliveries": "deliveries_due", "recall_received": "deliveries_recent",
+            "recall_gatherings": "gatherings",
         }  # fmt: skip
         for query, index in indexes.items():
             assert index in plan(query), f"{query}: {plan(query)}"

@@ -322,3 +322,54 @@ async def test_what_came_for_a_trigger_that_is_gone_is_deleted_like_what_has_end
         assert await store.prune_deliveries(clock.time) == 0
         assert await store.prune_deliveries(clock.time + 1) == 2
         assert {tally.trigger: tally.count for tally in await store.tally_deliveries()} == {"t": 1, outgoing("ops"): 1}
+
+
+YEAR = 365 * 86_400_000
+HOUR = 3_600_000
+
+
+async def test_what_a_clock_wrote_that_was_ahead_is_due_soon_once_it_is_right(place: Place) -> None:
+    """What came, what waits for its next attempt, and what a worker has; a wait that may be so long stays."""
+    clock = ManualClock()
+    async with place.open(clock) as store:
+        for key in ("failed", "waits", "dead"):
+            await store.receive(came(key))
+        taken = {row.key: row for row, _ in await store.claim_deliveries(["t"], 10, TTL)}
+        await store.fail_delivery(taken["waits"], "no", HOUR)
+        right = clock.time
+        clock.time += YEAR
+        await store.fail_delivery(taken["failed"], "no", 1_000)
+        await store.fail_delivery(taken["dead"], "no", None)
+        await store.receive(came("new"))
+        await store.receive(came("other", "u"))
+        await store.receive(came("had", "v"))
+        ((had, _),) = await store.claim_deliveries(["v"], 10, TTL)
+
+        clock.time = right + 1_000
+        assert await store.claim_deliveries(["t", "u", "v"], 10, TTL) == []
+        while await store.recall_deliveries({"t": HOUR, "v": HOUR}, TTL):
+            pass
+        rows = {row.key: row for name in "tuv" for row in await store.deliveries(name, "new")}
+        assert rows["waits"].due_at == right + HOUR
+        assert rows["other"].due_at == right + YEAR  # how long its trigger waits was not told
+        assert (rows["had"].due_at, rows["had"].owner) == (clock.time + TTL, had.owner)  # who has it may go on
+        assert rows["new"].received_at == clock.time
+        assert sorted(row.key for row, _ in await store.claim_deliveries(["t", "v"], 10, TTL)) == ["failed", "new"]
+        await store.apply([], had)
+        assert await store.replay_dead("t", clock.time, **HAND) == 1
+
+
+async def test_one_that_is_left_to_another_worker_is_due_as_it_was_and_was_not_tried(place: Place) -> None:
+    clock = ManualClock()
+    async with place.open(clock) as store, place.open(clock) as other:
+        await store.receive(came("k"))
+        since = clock.time
+        for _ in range(30):  # more often than workers may die with one
+            clock.time += 1_000
+            ((row, _),) = await store.claim_deliveries(["t"], 10, TTL)
+            assert row.due_at == since
+            await store.leave_delivery(row, "not from here")
+        ((row, _),) = await other.claim_deliveries(["t"], 10, TTL)
+        assert (row.attempts, row.claims, row.error, row.due_at) == (0, 1, "not from here", since)
+        with pytest.raises(LeaseLost):
+            await store.leave_delivery(row, "not from here")

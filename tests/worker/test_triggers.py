@@ -248,6 +248,40 @@ async def test_a_worker_in_which_too_many_hang_leaves_what_comes_to_others(tmp_p
         await becomes(hf, "hangs", "later", "done")
 
 
+async def test_a_worker_maps_what_a_wrong_clock_made_due_in_a_year(tmp_path):
+    url, year_ms = f"sqlite:{tmp_path / 't.db'}", 365 * 86_400_000
+    async with holdfast.open(url) as hf:
+        for trigger in ("fine", "to ops"):
+            late = NewDelivery(trigger, "f", "webhook", {}, b"3", attempts=1, error="no", wait_ms=year_ms)
+            await hf._store.receive(late)
+        await hf.notify("https://127.0.0.1/x", "run.failed", secret="env:PATH", name="ops")
+    async with holdfast.open(url, agents=[fine]) as hf:
+        await becomes(hf, "fine", "f", "done")
+
+        async def recalled():
+            return (await row(hf, "to ops", "f")).due_at < hf._store.clock.now() + 2 * 86_400_000
+
+        await until(recalled)
+
+
+async def test_an_error_may_not_ask_for_a_longer_wait_than_an_hour(tmp_path):
+    """So that what is due later is known to be written by a wrong clock."""
+
+    @holdfast.on.webhook("busy", verify=BEARER)
+    def busy(delivery):
+        raise holdfast.RetryAfter("365 days")
+
+    async with holdfast.open(f"sqlite:{tmp_path / 't.db'}", agents=[busy]) as hf:
+        await come(hf, "busy", "b")
+
+        async def failed():
+            return (await row(hf, "busy", "b")).attempts == 1
+
+        await until(failed)
+        wait_ms = (await row(hf, "busy", "b")).due_at - hf._store.clock.now()
+        assert 3_000_000 < wait_ms <= 3_600_000
+
+
 # The end of a worker
 
 

@@ -141,6 +141,8 @@ def _show_message(message: DeliveryInfo) -> None:
     line = Text(f"  {message.received_at:%Y-%m-%d %H:%M:%S}  {message.id}  ").append(
         message.status, _STATES.get(message.status, "")
     )
-    if message.attempts and message.status != "done":
-        line.append(f"  {message.attempts} failed: {message.error or ''}", "dim")
+    if message.error and message.status != "done":
+        line.append(
+            f"  {message.attempts} failed: {message.error}" if message.attempts else f"  {message.error}", "dim"
+        )
     console().print(line, soft_wrap=True)

@@ -8,22 +8,27 @@ delivery, whatever dies. Its key has the position of the first, because an id ma
 Where the last one alone is kept, one that was tried again may be gathered after a later one has started its run. The agent would
 hear of it last, although it is older. So the position that was started last is noted, and what is older starts nothing.
 
+Clocks. A clock that was ahead has written times that are far away once it is right again. What is due later than its trigger waits
+for others, as that is declared now, is due now.
+
 Lock order: the row of the gathering, which all that add to it take first. Crash points: each work is one transaction.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any, Final
 
 from holdfast.store.announcements import NEWS
 from holdfast.store.triggers import NewDelivery, keep
 from holdfast.store.work import Asking, Feature, Transaction
-from holdfast.words.announcements import GATHERED, KIND, joined
+from holdfast.words.announcements import GATHERED, KIND, gathering_ms, joined
 from holdfast.words.triggers import Gather
 
 _AT_ONCE: Final = 100
 _LARGEST: Final = 4 * 1024 * 1024  # characters: a gathering of so much is complete
+_AHEAD_MS: Final = 10_000  # by which clocks may differ
 _FOREVER_MS: Final = 1_000_000_000_000
 
 
@@ -57,6 +62,22 @@ class Gatherings(Feature):
     async def end_gatherings(self) -> int:
         """Make deliveries of the gatherings that are due; returns how many."""
         return await self._submit(_end_due, journal=False)
+
+    async def recall_gatherings(self) -> int:
+        """Make gatherings due that are due later than their trigger waits for others; returns how many."""
+        return await self._submit(_recall, journal=False)
+
+
+def _recall(tx: Transaction) -> Asking[int]:
+    count = 0
+    for trigger, config in (yield from tx.rows("gathering_triggers", kind=KIND)):
+        wait = gathering_ms(json.loads(config))
+        if wait is not None:
+            found = yield from tx.rows("recall_gatherings", trigger=trigger, until=tx.now + wait + _AHEAD_MS)
+            count += len(found)
+    if count:
+        tx.changed(NEWS)
+    return count
 
 
 def _end_due(tx: Transaction) -> Asking[int]:

@@ -1837,6 +1837,27 @@ UPDATE deliveries SET owner = NULL, status = :status, due_at = :due_at, settled_
                       outcome = :outcome
 WHERE trigger = :trigger AND key = :key AND owner = :worker AND claims = :claims RETURNING key
 
+-- name: leave_delivery
+-- Give back a delivery that another worker should try: it is due since when it was, and counts as not taken.
+UPDATE deliveries SET owner = NULL, due_at = :due_at, claims = claims - 1, error = :error
+WHERE trigger = :trigger AND key = :key AND owner = :worker AND claims = :claims RETURNING key
+
+-- name: recall_deliveries
+-- Make some due that are due later than any wait is long, because a clock that was ahead wrote it. Who has one keeps it for its time.
+UPDATE deliveries SET due_at = CASE WHEN owner IS NULL THEN :now ELSE :now + :ttl END
+WHERE (trigger, key) IN
+  (SELECT trigger, key FROM deliveries WHERE trigger = :trigger AND status = 'new' AND due_at > :until
+   ORDER BY due_at DESC LIMIT :limit)
+RETURNING key
+
+-- name: recall_received
+-- The same for some that a clock received that was ahead.
+UPDATE deliveries SET received_at = :now, due_at = CASE WHEN owner IS NULL AND due_at > :now THEN :now ELSE due_at END
+WHERE (trigger, key) IN
+  (SELECT trigger, key FROM deliveries WHERE status = 'new' AND trigger = :trigger AND received_at > :until
+   ORDER BY received_at DESC LIMIT :limit)
+RETURNING key
+
 -- name: release_deliveries
 -- Give back what this worker has.
 UPDATE deliveries SET owner = NULL, due_at = :now, claims = claims - 1 WHERE owner = :worker RETURNING key
@@ -1852,9 +1873,11 @@ WHERE trigger = :trigger AND key = :key AND status <> 'done' AND owner IS NULL R
 
 -- name: replay_dead_deliveries
 -- Let deliveries that were dead at a time be tried from the beginning, those that came first before others.
+-- Those that died much later are meant too, because a clock that was ahead wrote it.
 -- The plus keeps SQLite from an index in which those that are done stand too.
 UPDATE deliveries SET status = 'new', due_at = :now, attempts = 0, claims = 0, settled_at = NULL
-WHERE (trigger, key) IN (SELECT trigger, key FROM deliveries WHERE status = 'dead' AND trigger = :trigger AND +settled_at <= :until
+WHERE (trigger, key) IN (SELECT trigger, key FROM deliveries WHERE status = 'dead' AND trigger = :trigger
+                           AND (+settled_at <= :until OR +settled_at > :until + 3600000)
                          ORDER BY received_at LIMIT :limit)
 RETURNING key
 
@@ -2003,6 +2026,14 @@ DELETE FROM gathered WHERE trigger = :trigger AND bucket = :bucket
 -- Gatherings that are due; another worker's are passed over where the database locks rows. None in a copy that is held.
 SELECT trigger, bucket FROM gatherings WHERE due_at <= :now AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
 ORDER BY due_at LIMIT :limit
+
+-- name: gathering_triggers
+-- What is declared for triggers of this kind.
+SELECT name, config FROM triggers WHERE kind = :kind
+
+-- name: recall_gatherings
+-- Make gatherings of a trigger due that are due later than their wait is long, because a clock that was ahead wrote it.
+UPDATE gatherings SET due_at = :now WHERE trigger = :trigger AND due_at > :until RETURNING bucket
 
 -- name: gathered
 -- What was gathered, in order.

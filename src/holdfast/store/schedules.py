@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from holdfast.errors import BadArguments, UnknownSchedule
@@ -166,15 +166,7 @@ def _existing(tx: Transaction, name: str) -> Asking[ScheduleRow]:
 
 def _declare(tx: Transaction, declared: Sequence[Declared]) -> Asking[None]:
     for found in (yield from tx.rows("ahead_schedules", before=tx.now + _AHEAD_MS, limit=_AT_ONCE)):
-        row = ScheduleRow(*found)
-        if problem(row.times) is not None:
-            continue  # for a worker that can read it
-        schedule = loaded(row.times)
-        since = None if row.since is None else next_time(schedule, tx.now)
-        due_at = None if row.due_at is None or since is None else delayed(schedule, row.name, since)
-        yield from tx.rows(
-            "set_schedule", name=row.name, state=row.state, since=since, due_at=due_at, digest=row.digest
-        )
+        yield from _set_right(tx, ScheduleRow(*found))
     yield from declarations.forget_gone(tx)
     for each in sorted(declared, key=lambda each: each.name):
         row = yield from tx.row("lock_schedule", name=each.name)
@@ -193,6 +185,18 @@ def _declare(tx: Transaction, declared: Sequence[Declared]) -> Asking[None]:
             yield from _put(tx, each, before, "")
         else:
             yield from tx.rows("set_schedule", name=each.name, state="retired", since=None, due_at=None, digest="")
+
+
+def _set_right(tx: Transaction, row: ScheduleRow) -> Asking[ScheduleRow]:
+    """Set a schedule to its next time if a clock that was ahead wrote it, and this process can read its times."""
+    if row.updated_at <= tx.now + _AHEAD_MS or problem(row.times) is not None:
+        return row
+    schedule = loaded(row.times)
+    since = None if row.since is None else next_time(schedule, tx.now)
+    due_at = None if row.due_at is None or since is None else delayed(schedule, row.name, since)
+    yield from tx.rows("set_schedule", name=row.name, state=row.state, since=since, due_at=due_at, digest=row.digest)
+    tx.changed(NEWS)
+    return replace(row, since=since, due_at=due_at, updated_at=tx.now)
 
 
 def _put(tx: Transaction, new: Declared, before: ScheduleRow | None, by: str) -> Asking[None]:
@@ -215,7 +219,7 @@ def _put(tx: Transaction, new: Declared, before: ScheduleRow | None, by: str) ->
 
 def _make(tx: Transaction, made: Declared, by: str, via: str) -> Asking[ScheduleRow]:
     row = yield from tx.row("lock_schedule", name=made.name)
-    before = None if row is None else ScheduleRow(*row)
+    before = None if row is None else (yield from _set_right(tx, ScheduleRow(*row)))
     if before is not None and before.digest and before.state != "retired":
         raise BadArguments(
             f"agent {before.agent!r} declares the schedule {made.name!r} in its code: change it there, or give yours another name"
@@ -255,7 +259,7 @@ def _delete(tx: Transaction, name: str, by: str, via: str) -> Asking[None]:
 
 
 def _begin_at(tx: Transaction, name: str, times: Sequence[int], by: str, via: str) -> Asking[list[str]]:
-    row = yield from _existing(tx, name)
+    row = yield from _set_right(tx, (yield from _existing(tx, name)))  # else it would not be seen any more who wrote it
     runs = {at: _run(row, at) for at in sorted(set(times))}
     created = yield from insert_runs(tx, list(runs.values()))
     begun = {at: run.id for at, run in runs.items() if run.id in created}

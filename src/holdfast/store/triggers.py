@@ -4,6 +4,9 @@ The edge commits a delivery before it answers its sender; a worker that has the 
 actions. They and the end of the delivery are one transaction, so a delivery is done exactly if its actions are. A delivery is
 known by its trigger and its key: to receive it again does nothing.
 
+Clocks. A clock that was ahead has written times that are far away once it is right again. No wait is longer than a worker says for
+its trigger, so what is due later than that is due now.
+
 A worker that takes a delivery has it until `due_at`, or until it is found dead. Then another takes it. `claims` is the fence: the
 one that took it before can neither end it nor fail it. A delivery that fails is due again later, and dead after so many attempts;
 so is one whose workers died with it again and again, because it may be the reason.
@@ -16,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from holdfast.errors import LeaseLost, RunExists, UnknownTrigger
@@ -32,6 +35,7 @@ RETENTION_MS: Final = 30 * _DAY_MS  # that a delivery is known after its end
 _MOST_CRASHES: Final = 25  # of workers that had a delivery
 _AT_ONCE: Final = 500  # deliveries that are replayed or pruned in a transaction
 _LONGEST_ERROR: Final = 2_000
+_AHEAD_MS: Final = 10_000  # by which clocks may differ
 STATUSES: Final = ("new", "done", "dead")
 UNDONE: Final = ("new", "dead")
 PREFIX: Final = "on "  # of a trigger's name among declarations; no schedule has a space in its name
@@ -225,6 +229,7 @@ class Triggers(Feature):
         """Take deliveries that are due, those longest due of each trigger first; two workers at once take different ones.
 
         Triggers of which some are due share what there is room for, in the order given; some may be left although more were due.
+        The rows say since when each was due.
         """
         return await self._submit(lambda tx: _claim(tx, triggers, limit, ttl_ms), journal=False)
 
@@ -243,6 +248,14 @@ class Triggers(Feature):
     async def fail_delivery(self, taken: DeliveryRow, error: str, wait_ms: int | None) -> None:
         """Let a delivery be due again after a while, or, without one, be dead. `LeaseLost` if another worker has it."""
         await self._submit(lambda tx: _fail(tx, taken, error, wait_ms), journal=False)
+
+    async def leave_delivery(self, taken: DeliveryRow, why: str) -> None:
+        """Leave a delivery to another worker, with no attempt counted. `LeaseLost` if one has it."""
+        await self._submit(lambda tx: _leave(tx, taken, why), journal=False)
+
+    async def recall_deliveries(self, longest_ms: Mapping[str, int], ttl_ms: int) -> int:
+        """Make some due that are due later than the longest wait of their trigger; returns how many, and 0 when none is left."""
+        return await self._submit(lambda tx: _recall(tx, longest_ms, ttl_ms), journal=False)
 
     async def replay_delivery(self, trigger: str, key: str, *, by: str, via: str) -> DeliveryRow:
         """Let a dead delivery be tried again from the beginning; one that is new is due at once, and one that is done stays so."""
@@ -367,7 +380,7 @@ def _claim(tx: Transaction, triggers: Wanted, limit: int, ttl_ms: int) -> Asking
             if crashed:
                 yield from _note_death(tx, DeliveryRow(*made))
             else:
-                taken.append((DeliveryRow(*made), body))
+                taken.append((replace(DeliveryRow(*made), due_at=row.due_at), body))
     return taken
 
 
@@ -400,6 +413,32 @@ def _fail(tx: Transaction, taken: DeliveryRow, error: str, wait_ms: int | None) 
     yield from _fenced(tx, taken, ended)
     if dead and ended is not None:
         yield from _note_death(tx, taken)
+
+
+def _leave(tx: Transaction, taken: DeliveryRow, why: str) -> Asking[None]:
+    left = yield from tx.row(
+        "leave_delivery",
+        trigger=taken.trigger,
+        key=taken.key,
+        claims=taken.claims,
+        due_at=taken.due_at,
+        error=_kept(why),
+    )
+    if left is None and not tx.again:
+        raise LeaseLost
+    tx.changed(NEWS)
+
+
+def _recall(tx: Transaction, longest_ms: Mapping[str, int], ttl_ms: int) -> Asking[int]:
+    count = 0
+    for trigger in sorted(longest_ms):
+        until = tx.now + max(longest_ms[trigger], ttl_ms) + _AHEAD_MS
+        due = yield from tx.rows("recall_deliveries", trigger=trigger, until=until, ttl=ttl_ms, limit=_AT_ONCE)
+        came = yield from tx.rows("recall_received", trigger=trigger, until=tx.now + _AHEAD_MS, limit=_AT_ONCE)
+        count += len(due) + len(came)
+    if count:
+        tx.changed(NEWS)
+    return count
 
 
 def _give_up(tx: Transaction, before: int) -> Asking[int]:

@@ -166,6 +166,12 @@ def stored(on: On) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def gathering_ms(stored: Mapping[str, Any]) -> int | None:
+    """Tell for how long announcements wait for others at the most, by what `stored` wrote; None: they do not."""
+    _, within = stored.get("batch") or (0, None)
+    return min((wait for wait in (stored.get("debounce_ms"), within) if wait is not None), default=None)
+
+
 def checked_on(on: object) -> On | None:
     """The announcements that start an agent, or `BadArguments`."""
     if on is None or isinstance(on, On):

@@ -66,6 +66,7 @@ class Announcements(Round):
         now = time.monotonic()
         if now >= self._declare_at:
             await self.declare()
+            await self._store.recall_gatherings()
         if now >= self._prune_at:
             while await self._store.prune_announcements(self._clock.now() - RETENTION_MS):
                 pass

@@ -8,24 +8,28 @@ On PostgreSQL the feed ends before the oldest open transaction; what is behind i
 
 Sending is the work of `Deliveries`: a message is taken, tried, ended, tried again or dead. A notification is a trigger to it whose
 mapping sends, and has no actions. A receiver that hangs holds up its own messages and no others.
+
+A worker that cannot send somewhere, whatever the receiver does, leaves these messages to others: with no attempt counted, and with
+the reason in the message. It lacks a package or a variable, or may not reach the network.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import time
 from typing import Final
 
-from holdfast.errors import BadArguments, Permanent
+from holdfast.errors import BadArguments, LeaseLost, Permanent
 from holdfast.store.changes import Changes
 from holdfast.store.contract import WorkerStore
 from holdfast.store.notifications import KIND, NEWS, NotificationRow, outgoing
-from holdfast.store.triggers import RETENTION_MS
+from holdfast.store.triggers import RETENTION_MS, DeliveryRow
 from holdfast.words.harmless import logger
 from holdfast.words.model import RunRow
 from holdfast.words.notifications import LATE_MS, STUCK, Target, as_slack, scheme, signatures, stuck
-from holdfast.words.triggers import Delivery, TriggerSpec
+from holdfast.words.triggers import OUTGOING, Delivery, TriggerSpec
 from holdfast.words.webhooks import secret_bytes
 from holdfast.worker import senders
 from holdfast.worker.agents import Served
@@ -42,6 +46,7 @@ _STUCK_EVERY_MS: Final = 10_000
 _STUCK_AT_ONCE: Final = 1_000  # runs that are looked at together
 _WRITTEN_AT_ONCE: Final = 100
 _MOST_TOLD: Final = 100_000
+_LEFT_S: Final = 300.0  # for which messages are left to others that could not go out from here
 
 
 class Notifications(Deliveries):
@@ -49,6 +54,7 @@ class Notifications(Deliveries):
 
     what, news, look = "notifications", NEWS, "holdfast notify"
     traces = False  # a receiver that is down is nothing to look for in code
+    longest_asked_s = senders.LONGEST_WAIT_S
 
     def __init__(self, store: WorkerStore, measures: Measures, mapper: Mapper, apply: Apply) -> None:
         super().__init__(store, measures, mapper, apply)
@@ -60,6 +66,9 @@ class Notifications(Deliveries):
         self._written: set[str] = set()  # messages about stuck runs that are written
         self._targets: dict[str, Target] = {}
         self._lacking: set[tuple[str, str]] = set()
+        self._left: dict[
+            str, float
+        ] = {}  # notifications that are left to others, until when in the time of time.monotonic()
 
     def serve(self, served: Served) -> None:
         """Take no notice: a worker sends whatever code it has."""
@@ -75,6 +84,7 @@ class Notifications(Deliveries):
         if [(row.name, row.config) for row in rows] != [(row.name, row.config) for row in self._rows]:
             self._looked = self._stuck_at = 0
             self._written.clear()
+            self._left.clear()
             self._targets = {row.name: Target.loaded(row.config) for row in rows}
         self._rows = rows
         able = [(outgoing(row.name), target) for row in rows if self._able(row, target := self._targets[row.name])]
@@ -96,10 +106,25 @@ class Notifications(Deliveries):
     def _able(self, row: NotificationRow, target: Target) -> bool:
         """Has this process all that it needs to send there? If not, others may: no attempt is made here."""
         lacks = senders.lacking(target.format, (target.url, *target.secrets))
-        if lacks is not None and (row.name, lacks) not in self._lacking:
-            self._lacking.add((row.name, lacks))
-            _log.warning("this worker leaves the messages of notification %r to others: it lacks %s", row.name, lacks)
-        return lacks is None
+        if lacks is not None:
+            self._tell_left(row.name, f"it lacks {lacks}")
+        return lacks is None and time.monotonic() >= self._left.get(outgoing(row.name), 0.0)
+
+    def _tell_left(self, name: str, why: str) -> None:
+        """Say once why messages are left to others."""
+        if (name, why) not in self._lacking:
+            self._lacking.add((name, why))
+            _log.warning("this worker leaves the messages of notification %r to others: %s", name, why)
+
+    async def _failed(self, spec: TriggerSpec, row: DeliveryRow, error: Exception) -> None:
+        """Count an attempt, unless none could be made from here."""
+        if not isinstance(error, senders.NotFromHere):
+            await super()._failed(spec, row, error)
+            return
+        self._left[spec.name] = time.monotonic() + _LEFT_S
+        self._tell_left(spec.name.removeprefix(OUTGOING), str(error))
+        with contextlib.suppress(LeaseLost):
+            await self._store.leave_delivery(row, f"left to another worker: {error}")
 
     def _told_of(self, error: Exception) -> str:
         """Say why a message did not go out; what the senders say is for people."""
@@ -107,6 +132,7 @@ class Notifications(Deliveries):
 
     async def _tend(self) -> None:
         """Give up messages that nobody could send for a month, and delete what is old, now and then."""
+        await self._recall()
         if time.monotonic() >= self._prune_at:
             while await self._store.give_up_messages(self._store.clock.now() - RETENTION_MS):
                 pass
@@ -198,4 +224,4 @@ def _secret(place: str) -> bytes:
     try:
         return secret_bytes(scheme(), senders.from_environment(place))
     except BadArguments as problem:
-        raise senders.Undelivered(f"{place.removeprefix('env:')} of this worker cannot be used: {problem}") from None
+        raise senders.NotFromHere(f"{place.removeprefix('env:')} of this worker cannot be used: {problem}") from None

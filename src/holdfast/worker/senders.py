@@ -40,7 +40,7 @@ _MOST_ADDRESSES: Final = 4  # of a host, that are tried
 _LARGEST_ANSWER: Final = 65_536  # bytes that are read of one
 _GONE: Final = 410
 _BUSY: Final = (429, 503)
-_LONGEST_WAIT_S: Final = 24 * 3600.0
+LONGEST_WAIT_S: Final = 24 * 3600.0  # that a receiver may ask for
 _PORTS: Final = {"http": 80, "https": 443, "smtp": 587, "smtps": 465}
 
 
@@ -50,6 +50,10 @@ class Undelivered(Exception):
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class NotFromHere(Undelivered):
+    """A message cannot go out from this worker, whatever its receiver does: by what the operator has set, or not. Another may."""
 
 
 def lacking(format: str, places: Iterable[str]) -> str | None:
@@ -72,7 +76,7 @@ def from_environment(place: str) -> str:
     name = place.removeprefix("env:")
     found = os.environ.get(name, "").strip()
     if not found:
-        raise Undelivered(f"the environment of this worker has no {name}")
+        raise NotFromHere(f"the environment of this worker has no {name}")
     return found
 
 
@@ -84,10 +88,10 @@ async def post(url: str, body: bytes, headers: Sequence[tuple[str, str]]) -> int
     try:
         checked_url(url)
     except BadArguments:
-        raise Undelivered("the URL cannot be used: it is that of no web server") from None
+        raise NotFromHere("the URL cannot be used: it is that of no web server") from None
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or parts.hostname is None:
-        raise Undelivered("the URL is not that of a web server")
+        raise NotFromHere("the URL is not that of a web server")
     try:
         async with asyncio.timeout(DEADLINE_S):
             return await _post(parts.scheme, parts.hostname, parts.port, _path(url), body, headers)
@@ -119,7 +123,7 @@ async def _resolved(host: str, port: int, scheme: str) -> list[str]:
     try:
         allowed = networks_of(os.environ.get(NETWORKS, ""))
     except BadArguments as problem:
-        raise Undelivered(f"{NETWORKS} of this worker cannot be used: {problem}") from None
+        raise NotFromHere(f"{NETWORKS} of this worker cannot be used: {problem}") from None
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -129,12 +133,12 @@ async def _resolved(host: str, port: int, scheme: str) -> list[str]:
         if is_in(each, allowed):
             continue
         if not is_public(each):
-            raise Undelivered(
+            raise NotFromHere(
                 f"{host} is not a public address ({plain(each)}). If it is meant, the operator of the workers adds its network to "
                 f"{NETWORKS}"
             )
         if scheme == "http":
-            raise Undelivered(f"what goes to {host} could be read on its way: use https")
+            raise NotFromHere(f"what goes to {host} could be read on its way: use https")
     return list(dict.fromkeys(str(each) for each in addresses))[:_MOST_ADDRESSES]
 
 
@@ -208,7 +212,7 @@ def _judged(host: str, answer: Any) -> int:
     if status == _GONE:
         raise Permanent(f"{host} answered 410: nobody is there any more")
     asked = dict(answer.headers).get(b"retry-after", b"") if status in _BUSY else b""
-    wait = min(float(asked), _LONGEST_WAIT_S) if asked.isdigit() else None
+    wait = min(float(asked), LONGEST_WAIT_S) if asked.isdigit() else None
     told = " (redirects are not followed)" if 300 <= status < 400 else ""
     raise Undelivered(f"{host} answered {status}{told}", wait)
 
@@ -240,7 +244,7 @@ def _mailbox(address: str) -> str:
     try:
         return checked_mailbox(address)
     except BadArguments:
-        raise Undelivered(f"the address of the recipient, or {SMTP_FROM}, is none of a mailbox") from None
+        raise NotFromHere(f"the address of the recipient, or {SMTP_FROM}, is none of a mailbox") from None
 
 
 def _server(url: str) -> dict[str, Any]:
@@ -254,7 +258,7 @@ def _server(url: str) -> dict[str, Any]:
     except ValueError:
         host = None
     if not host or parts.scheme not in ("smtp", "smtps"):
-        raise Undelivered(f"{SMTP_URL} is no address of a mail server; write it as smtps://USER:PASSWORD@HOST")
+        raise NotFromHere(f"{SMTP_URL} is no address of a mail server; write it as smtps://USER:PASSWORD@HOST")
     here = host in ("localhost", "127.0.0.1", "::1")
     clear = parts.scheme == "smtp" and (here or "tls=no" in parts.query.split("&")) and user is None
     found = {"hostname": host, "port": port or _PORTS[parts.scheme], "use_tls": parts.scheme == "smtps"}

@@ -42,9 +42,11 @@ from holdfast.worker.rounds import AT_ONCE, Round
 
 _log = logger("holdfast")
 _DECLARE_EVERY_S: Final = 30.0
+_RECALL_EVERY_S: Final = 30.0
 _PRUNE_EVERY_S: Final = 3600.0
 _AT_ONCE: Final = 50  # deliveries that are mapped at a time
 _LONG_S: Final = 2.0  # after which one that is mapped leaves its room to other triggers
+_LONGEST_ASKED_S: Final = 3600.0  # that an error may ask to wait, unless the trigger itself waits longer
 TTL_MS: Final = 120_000  # for which a worker has a delivery; a dead one is found sooner
 _GRACE_S: Final = 2.0  # for mappings when the worker stops; a worker that comes later maps the others
 LOOK: Final = "holdfast triggers"  # shows what is dead
@@ -61,13 +63,22 @@ class Apply(Protocol):
 
 
 def failure(
-    spec: TriggerSpec, key: str, failures: int, error: Exception, told: str, *, look: str = LOOK, traces: bool = True
+    spec: TriggerSpec,
+    key: str,
+    failures: int,
+    error: Exception,
+    told: str,
+    *,
+    look: str = LOOK,
+    traces: bool = True,
+    asked_s: float = _LONGEST_ASKED_S,
 ) -> tuple[str, float | None]:
     """Tell why a delivery failed, and after how many seconds it is tried again; None: it is dead. Says so in the log."""
     wait_s: float | None = None
     if not isinstance(error, _FOR_GOOD):
         try:
             wait_s = spec.retry.delay_s(failures, error, f"{spec.name}@{key}")
+            wait_s = None if wait_s is None else min(wait_s, max(spec.retry.max_s, asked_s))
         except BaseException as problem:
             told += f" (and retry= raised {type_name(type(problem))}: {cut(text_of(problem), 200)})"
     how = f"it is dead: `{look}` shows it" if wait_s is None else f"the next attempt is in {wait_s:.1f} s"
@@ -97,6 +108,7 @@ class Deliveries(Round):
     what, news = "deliveries", NEWS
     look: ClassVar[str] = LOOK  # shows what is dead
     traces: ClassVar[bool] = True  # the log tells where a mapping failed
+    longest_asked_s: ClassVar[float] = _LONGEST_ASKED_S
 
     def __init__(self, store: WorkerStore, measures: Measures, mapper: Mapper, apply: Apply) -> None:
         super().__init__(store.clock)
@@ -105,7 +117,7 @@ class Deliveries(Round):
         self._busy: dict[asyncio.Task[None], _Begun] = {}  # what is being mapped
         self._begun: dict[str, float] = {}  # when one of a trigger was begun last
         self._told: set[tuple[str, str]] = set()  # names that others have taken, by kind
-        self._declare_at = self._prune_at = 0.0  # in the time of time.monotonic()
+        self._declare_at = self._prune_at = self._recall_at = 0.0  # in the time of time.monotonic()
 
     def serve(self, served: Served) -> None:
         """Map what comes for these triggers from now on."""
@@ -186,8 +198,19 @@ class Deliveries(Round):
             if own:
                 self._tell(await self._store.declare_triggers(own))
             self._declare_at = now + _DECLARE_EVERY_S
+        await self._recall()
         if now >= self._prune_at:
             await self._prune()
+
+    async def _recall(self) -> None:
+        """Make due, now and then, what a wrong clock wrote: what is due later than any wait is long."""
+        if time.monotonic() >= self._recall_at and self._triggers:
+            longest = {
+                name: round(max(spec.retry.max_s, self.longest_asked_s) * 1000) for name, spec in self._triggers.items()
+            }
+            while await self._store.recall_deliveries(longest, TTL_MS):
+                pass
+            self._recall_at = time.monotonic() + _RECALL_EVERY_S
 
     def _tell(self, others: Sequence[TriggerRow]) -> None:
         """Say once that a name is taken."""
@@ -228,7 +251,14 @@ class Deliveries(Round):
 
     async def _failed(self, spec: TriggerSpec, row: DeliveryRow, error: Exception) -> None:
         told, wait_s = failure(
-            spec, row.key, row.attempts + 1, error, self._told_of(error), look=self.look, traces=self.traces
+            spec,
+            row.key,
+            row.attempts + 1,
+            error,
+            self._told_of(error),
+            look=self.look,
+            traces=self.traces,
+            asked_s=self.longest_asked_s,
         )
         try:
             await self._store.fail_delivery(row, told, None if wait_s is None else round(wait_s * 1000))
