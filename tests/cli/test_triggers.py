@@ -142,3 +142,29 @@ def test_none(cli):
 
     asyncio.run(opened())
     assert "Nothing starts by itself in" in cli("triggers").stdout
+
+
+@holdfast.on.queue("nats://me:sesame@127.0.0.1:1/orders")
+def orders(delivery: Delivery) -> Start:
+    return Start(hourly, delivery.text())
+
+
+def test_a_broker_that_is_away(cli):
+    """Since when, and why, without its password; while the worker is there that says so."""
+
+    async def main():
+        async with asyncio.timeout(30), holdfast.open(STORE, agents=[orders, hourly]) as hf:
+            while not (found := await hf.triggers()) or found[0].away_since is None:
+                await asyncio.sleep(0.01)
+            told = [await asyncio.to_thread(cli, "triggers", *words) for words in ((), ("orders",))]
+            return found[0], await asyncio.to_thread(cli.json, "triggers", "orders"), *[each.stdout for each in told]
+
+    info, whole, listed, shown = asyncio.run(main())
+    since = f"{info.away_since:%Y-%m-%d %H:%M:%S}"
+    assert f"broker away since {since[:10]}" in " ".join(listed.split())
+    assert "`holdfast triggers NAME` says why a broker is away." in listed
+    assert f"Broker away since {since} UTC, and tried again: {info.away_error}" in " ".join(shown.split())
+    assert "how many with the broker is not known" in " ".join(shown.split())
+    assert (whole["trigger"]["away_workers"], whole["trigger"]["lag_messages"]) == (1, None)
+    assert info.away_error and "sesame" not in f"{whole}{listed}{shown}"
+    assert "away" not in cli("triggers", "orders").stdout, "nobody is left who would know"

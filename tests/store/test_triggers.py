@@ -13,7 +13,7 @@ from holdfast.errors import LeaseLost
 from holdfast.store.inbox import Send
 from holdfast.store.notifications import outgoing
 from holdfast.store.runs import Create
-from holdfast.store.triggers import DeclaredTrigger, NewDelivery, SendAct, StartAct
+from holdfast.store.triggers import Absence, DeclaredTrigger, NewDelivery, SendAct, StartAct
 
 HAND = {"by": "ana", "via": "test"}
 TTL = 60_000
@@ -373,3 +373,24 @@ async def test_one_that_is_left_to_another_worker_is_due_as_it_was_and_was_not_t
         assert (row.attempts, row.claims, row.error, row.due_at) == (0, 1, "not from here", since)
         with pytest.raises(LeaseLost):
             await store.leave_delivery(row, "not from here")
+
+
+async def test_a_broker_that_workers_cannot_reach_is_told_by_those_that_are_there(place: Place) -> None:
+    async with place.open(ManualClock()) as one:
+        async with place.open(ManualClock()) as two, place.open(ManualClock()) as three:
+            for store in (one, two, three):
+                await store.publish([("agent", None, "{}")])
+            await one.note_broker("orders", 5_000, "refused")
+            await two.note_broker("orders", 3_000, "refused")
+            await two.note_broker("others", 7_000, "no such queue")
+            assert await three.absences() == {
+                "orders": Absence(2, 3_000, "refused"),
+                "others": Absence(1, 7_000, "no such queue"),
+            }
+            await two.note_broker("orders", None)
+            await three.note_broker("orders", None)
+            await one.note_broker("orders", 5_000, "half a character: \ud800, \0" + "x" * 5_000)
+            (told,) = [each for name, each in (await three.absences()).items() if name == "orders"]
+            assert (told.workers, told.since, len(told.error) <= 2_100) == (1, 5_000, True)
+        assert list(await one.absences()) == ["orders"], "of a worker that has gone nothing is told"
+        assert await one.triggers() == []

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
+from datetime import UTC, datetime, timedelta
 
 import nats
 import pytest
@@ -273,27 +274,46 @@ async def test_a_worker_that_stops_applies_what_a_webhook_brought(url):
 @pytest.mark.by_day("broker")
 @pytest.mark.parametrize("missing", ["broker", "queue"])
 async def test_a_broker_that_is_away_is_waited_for(tmp_path, url, caplog, missing):
-    server = Nats(tmp_path / "nats")
+    server, began = Nats(tmp_path / "nats"), datetime.now(UTC) - timedelta(seconds=1)
     if missing == "queue":
         await asyncio.to_thread(server.start)
     try:
         async with holdfast.open(url, agents=[numbers("later", server), hears]) as hf:
             await until(lambda: _said(caplog, "cannot read"))
             assert hf._worker.measures.connected == {"numbers": False}
+            (away,) = await hf.triggers()
+            assert (away.away_workers, away.lag_messages) == (1, None)
+            assert began <= away.away_since <= datetime.now(UTC)
+            assert (missing == "queue") is ("there is no stream 'later'" in away.away_error), away
+            assert hf._worker.measures.away["numbers"] == away.away_since.timestamp() * 1000
             if missing == "broker":
                 await asyncio.to_thread(server.start)
             await server.make("later")
             await server.publish("later", [body(1)])
             listener = await hf.start(hears, 2, id="listener")
-            await until(lambda: _said(caplog, "again"))
+            await until(lambda: _said(caplog, "reads"))
+            await until(lambda: _lag_is(hf, 0))
+            (back,) = await hf.triggers()
+            assert (back.away_workers, back.away_since, back.away_error) == (0, None, None)
+            assert hf._worker.measures.away == {}
             await asyncio.to_thread(server.kill)
             await until(lambda: _away(hf))
+            assert hf._worker.measures.lag == {}
+            await until(lambda: _lag_is(hf, None))
+            (away,) = await hf.triggers()
+            assert away.away_since > began and away.away_error
             await asyncio.to_thread(server.start)
             await server.publish("later", [body(2)])
             assert sorted(await listener.result(timeout=30)) == [1, 2]
     finally:
         server.stop()
     assert ("there is no stream 'later'; make it with" in caplog.text) is (missing == "queue")
+
+
+async def _lag_is(hf, wanted):
+    """With `None`: it is told that the broker is away."""
+    (info,) = await hf.triggers()
+    return info.lag_messages == wanted and (wanted is not None or info.away_workers == 1)
 
 
 async def _said(caplog, text):

@@ -99,7 +99,8 @@ def _show_all(found: Sequence[TriggerInfo], schedules: Sequence[ScheduleInfo], h
     for each in found:
         workers = Text(str(each.workers), "" if each.workers else "yellow")
         made.add_row(Text(each.name, "bold"), each.kind, cut(_declared(each), _WIDE), workers, _count(_waiting(each), "yellow"),
-                     _count(each.dead, "red"), str(_applied(each)), _lag(each.lag_s), _at(each.last_at), "")  # fmt: skip
+                     _count(each.dead, "red"), str(_applied(each)), _lag(each.lag_s), _at(each.last_at),
+                     Text(_away(each), "yellow"))  # fmt: skip
     now = datetime.now(UTC)
     for one in schedules:
         late_s = 0.0 if one.due_at is None else max((now - one.due_at).total_seconds(), 0)
@@ -112,10 +113,20 @@ def _show_all(found: Sequence[TriggerInfo], schedules: Sequence[ScheduleInfo], h
     notes = ["Times are in UTC."]
     if any(each.dead for each in found):
         notes.append("`holdfast triggers NAME --status dead` says why deliveries are dead.")
+    if any(each.away_since is not None for each in found):
+        notes.append("`holdfast triggers NAME` says why a broker is away.")
     if any(not each.workers for each in found):
         notes.append("No worker has the code of a trigger with 0 workers: what comes for it waits.")
     for note in notes:
         answer(note, "dim")
+
+
+def _away(each: TriggerInfo) -> str:
+    """Say that the broker of a queue is away, and for whom, if not for all."""
+    if each.away_since is None:
+        return ""
+    of = f" for {each.away_workers} of {each.workers} workers" if each.away_workers < each.workers else ""
+    return f"broker away since {_at(each.away_since)}{of}"
 
 
 def _waiting(each: TriggerInfo) -> int:
@@ -158,11 +169,14 @@ async def _show_one(hf: Client, name: str, status: str | None, limit: int, *, as
     if info is None:
         answer(f"{name}: no trigger of this name is declared any more.", "bold")
     else:
-        queued = "" if info.lag_messages is None else f", {info.lag_messages} with the broker"
+        unknown = ", how many with the broker is not known" if info.away_since is not None else ""
+        queued = unknown if info.lag_messages is None else f", {info.lag_messages} with the broker"
         applied = f", {info.messages} messages applied" if info.messages else ""
         counts = f"{info.waiting} waiting{queued}, {info.dead} dead, {info.done} done in 30 days{applied}"
         counts += f"; workers with its code: {info.workers}"
         answer(f"{name}: {info.kind}, {_declared(info)}; {counts}.", "bold")
+        if info.away_since is not None:
+            answer(f"{_away(info).capitalize()} UTC, and tried again: {info.away_error}", "yellow")
     if not found:
         nothing = (
             "Messages become deliveries only if they fail."

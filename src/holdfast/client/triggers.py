@@ -13,7 +13,17 @@ from holdfast.client.refusals import Refusals, Try
 from holdfast.client.run import message
 from holdfast.errors import BadArguments, NotAllowed, Stale, UnknownTrigger
 from holdfast.store.gatherings import GatherAct
-from holdfast.store.triggers import STATUSES, Act, DeliveryRow, NewDelivery, SendAct, Tally, TriggerRow, outcome_of
+from holdfast.store.triggers import (
+    STATUSES,
+    Absence,
+    Act,
+    DeliveryRow,
+    NewDelivery,
+    SendAct,
+    Tally,
+    TriggerRow,
+    outcome_of,
+)
 from holdfast.values.text import short
 from holdfast.words.durations import moment
 from holdfast.words.model import checked_limit, checked_run_id
@@ -50,7 +60,11 @@ class TriggerInfo:
         last_at: When the last one came.
         lag_s: For how long the first of those that wait has waited, in seconds.
         messages: Messages of a queue whose actions were applied, about: they are deliveries only if they fail.
-        lag_messages: Messages that waited with the broker when a worker last asked; None if it is not known, or no queue.
+        lag_messages: Messages that waited with the broker when a worker last asked; None if it is not known, because the broker is
+            away, say, or if it is no queue.
+        away_workers: How many workers cannot reach the broker of the queue now.
+        away_since: Since when the first of them cannot.
+        away_error: What one of them was told when it tried last, without credentials.
 
     Example:
         ```python
@@ -70,6 +84,9 @@ class TriggerInfo:
     lag_s: float
     messages: int = 0
     lag_messages: int | None = None
+    away_workers: int = 0
+    away_since: datetime | None = None
+    away_error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +152,8 @@ class Triggers(Base):
         tallies: dict[tuple[str, str], Tally] = {
             (tally.trigger, tally.status): tally for tally in await self.store.tally_deliveries()
         }
-        now = self.store.clock.now()
-        return [_info(row, workers, tallies, now) for row, workers in await self.store.triggers()]
+        now, away = self.store.clock.now(), await self.store.absences()
+        return [_info(row, workers, tallies, now, away.get(row.name)) for row, workers in await self.store.triggers()]
 
     async def deliveries(
         self, *, trigger: str | None = None, status: str | None = None, limit: int = 100
@@ -298,7 +315,9 @@ class Triggers(Base):
         return await self._decide_act(action, key, author["via"])
 
 
-def _info(row: TriggerRow, workers: int, tallies: Mapping[tuple[str, str], Tally], now: int) -> TriggerInfo:
+def _info(
+    row: TriggerRow, workers: int, tallies: Mapping[tuple[str, str], Tally], now: int, away: Absence | None
+) -> TriggerInfo:
     of = {status: tallies.get((row.name, status)) for status in STATUSES}
     counts = {status: 0 if tally is None else tally.count for status, tally in of.items()}
     lasts = [row.taken_at, *(tally.last_at for tally in of.values() if tally is not None)]
@@ -307,5 +326,7 @@ def _info(row: TriggerRow, workers: int, tallies: Mapping[tuple[str, str], Tally
     return TriggerInfo(
         row.name, row.kind, json.loads(row.config), workers, counts["new"], counts["dead"], counts["done"],
         None if last is None else moment(last), 0.0 if waits is None else max(now - waits.first_at, 0) / 1000,
-        row.taken, row.lag,
+        row.taken, row.lag if away is None or away.workers < workers else None,
+        0 if away is None else away.workers, None if away is None else moment(away.since),
+        None if away is None else away.error,
     )  # fmt: skip

@@ -1754,6 +1754,15 @@ ON CONFLICT (worker, name) DO UPDATE SET digest = excluded.digest WHERE schedule
 -- Forget what workers declared that are gone.
 DELETE FROM schedules_declared WHERE worker <> :worker AND worker NOT IN (SELECT id FROM workers)
 
+-- name: undeclare
+-- This worker declares it no more.
+DELETE FROM schedules_declared WHERE worker = :worker AND name = :name
+
+-- name: absences
+-- What workers that are there say under names that begin with a mark; there are few rows of this table for each worker.
+SELECT d.name, d.digest FROM schedules_declared AS d JOIN workers ON workers.id = d.worker
+WHERE substr(d.name, 1, length(:mark)) = :mark ORDER BY d.name, d.worker
+
 -- name: schedule_declared
 -- How many other workers that are there declare this.
 SELECT count(*) FROM schedules_declared AS d JOIN workers ON workers.id = d.worker

@@ -38,6 +38,7 @@ _LONGEST_ERROR: Final = 2_000
 _AHEAD_MS: Final = 10_000  # by which clocks may differ
 STATUSES: Final = ("new", "done", "dead")
 UNDONE: Final = ("new", "dead")
+_AWAY: Final = "away "  # before the name of a trigger among what workers declare: this one cannot reach its broker
 PREFIX: Final = "on "  # of a trigger's name among declarations; no schedule has a space in its name
 
 
@@ -58,6 +59,15 @@ class TriggerRow:
     taken: int  # messages, about: a worker that dies has not told of its last seconds
     taken_at: int | None
     lag: int | None  # messages that waited with the broker
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """A broker that workers cannot reach: how many of them, since when the first, and what one of them was told last."""
+
+    workers: int
+    since: int
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +222,20 @@ class Triggers(Feature):
         """Add messages that a worker took from a broker and applied, and note how many still wait there."""
         await self._submit(lambda tx: _taken(tx, name, count, lag), journal=False)
 
+    async def note_broker(self, name: str, since: int | None, error: str = "") -> None:
+        """Note that this worker cannot reach the broker of a trigger, since when and why; or, with None, that it can."""
+        await self._submit(lambda tx: _note_broker(tx, name, since, error), journal=False)
+
+    async def absences(self) -> dict[str, Absence]:
+        """Read which brokers workers that are there cannot reach, by trigger."""
+        found: dict[str, Absence] = {}
+        for name, text in await self._read(rows, "absences", mark=_AWAY):
+            told, trigger = json.loads(text), name.removeprefix(_AWAY)
+            before = found.get(trigger, Absence(0, told["since"], told["error"]))
+            since = min(before.since, told["since"])
+            found[trigger] = Absence(before.workers + 1, since, before.error)
+        return found
+
     async def tally_deliveries(self, statuses: Iterable[str] = STATUSES) -> list[Tally]:
         """Count deliveries by trigger and state, from an index."""
         return [Tally(*row) for row in await self._read(rows, "tally_deliveries", statuses=to_json(list(statuses)))]
@@ -327,6 +351,13 @@ def _declare(tx: Transaction, declared: Sequence[DeclaredTrigger]) -> Asking[lis
 
 def _taken(tx: Transaction, name: str, count: int, lag: int | None) -> Asking[None]:
     yield from tx.rows("note_taken", name=name, taken=count, lag=lag, taken_at=tx.now if count else None)
+
+
+def _note_broker(tx: Transaction, name: str, since: int | None, error: str) -> Asking[None]:
+    if since is None:
+        yield from tx.rows("undeclare", name=_AWAY + name)
+    else:
+        yield from declarations.declare(tx, _AWAY + name, to_json({"since": since, "error": _kept(error)}))
 
 
 def _delete(tx: Transaction, name: str, by: str, via: str) -> Asking[None]:

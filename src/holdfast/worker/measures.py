@@ -58,6 +58,7 @@ class Measures:
         self.deliveries: Counter[tuple[str, str]] = Counter()  # by trigger and how: done, failed or dead
         self.delivered = Histogram(LATE_BOUNDS_S)  # seconds from when a delivery came until its actions were applied
         self.connected: dict[str, bool] = {}  # by trigger: is there a connection to its broker
+        self.away: dict[str, int] = {}  # by trigger: since when its broker is away, in ms
         self.lag: dict[str, int] = {}  # by trigger: messages that wait with its broker
         self.left: Counter[str] = Counter()  # runs that left memory, by how: ended, parked, released, paused, lost
         self.finished: Counter[tuple[str, str]] = Counter()  # runs that ended here, by agent and status

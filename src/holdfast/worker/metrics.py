@@ -152,8 +152,12 @@ METRICS: Final[tuple[Described[Sight], ...]] = (
               _one(lambda worker: worker.measures.delivered)),
     Described("holdfast_queue_up", "gauge", "1 if this worker is connected to the broker of the trigger, else 0.",
               ("trigger",), lambda sight: [((name,), int(up)) for name, up in list(sight.worker.measures.connected.items())]),
+    Described("holdfast_queue_away_timestamp_seconds", "gauge",
+              "Since when this worker cannot reach the broker of the trigger, in seconds since 1970; absent while it is connected.",
+              ("trigger",), lambda sight: [((name,), at / 1000) for name, at in list(sight.worker.measures.away.items())]),
     Described("holdfast_queue_lag_messages", "gauge",
-              "Messages that wait with the broker of the trigger and that no worker has taken, as this worker last heard.",
+              "Messages that wait with the broker of the trigger and that no worker has taken, as this worker last heard; absent "
+              "while that is away.",
               ("trigger",), lambda sight: [((name,), lag) for name, lag in list(sight.worker.measures.lag.items())]),
     Described("holdfast_left_runs_total", "counter",
               "Runs that left memory: ended, parked until something comes, released, paused or lost.", ("how",),

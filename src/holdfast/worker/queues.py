@@ -33,6 +33,7 @@ from typing import Any, Final, cast
 from holdfast.errors import BadArguments, StoreUnavailable
 from holdfast.store.contract import WorkerStore
 from holdfast.store.triggers import NewDelivery
+from holdfast.values.text import cut
 from holdfast.words.durations import moment
 from holdfast.words.harmless import logger
 from holdfast.words.queues import Address, Message, address_of, key_of, makeshift_key
@@ -48,6 +49,7 @@ _log = logger("holdfast")
 KIND: Final = "queue"
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 10.0  # before a broker is tried again
 _TELL_EVERY_S: Final = 60.0  # that a broker is still away
+_LONGEST_REASON: Final = 500
 _LAG_EVERY_S: Final = 5.0
 _GRACE_S: Final = 2.0  # for mappings when the connection or the worker ends
 _GOODBYE_S: Final = 5.0  # for a broker, to acknowledge, give back and close
@@ -141,6 +143,8 @@ class Consumer:
         self._busy: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
         self._told_at: float | None = None  # when the log was told that the broker is away
+        self._since: int | None = None  # the broker is away since then
+        self._noted: tuple[int, str] | None = None  # what the store was told of that
         self._connected = False
         self._applied = 0  # messages since the store was told
         self._lag: int | None = None
@@ -169,30 +173,41 @@ class Consumer:
             try:
                 await self._read_once()
             except Exception as problem:
-                self._trouble(problem)
+                await self._trouble(problem)
             if time.monotonic() > began + _LONGEST_WAIT_S:
                 wait_s = _FIRST_WAIT_S  # it had worked for a while
             self._connected = self._measures.connected[self.spec.name] = False
+            self._lag = self._told_lag = None
+            self._measures.lag.pop(self.spec.name, None)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s * random.uniform(0.75, 1)):
                     await self._over.wait()
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
-        self._measures.connected.pop(self.spec.name, None)
-        self._measures.lag.pop(self.spec.name, None)
+        for told in (self._measures.connected, self._measures.lag, self._measures.away):
+            told.pop(self.spec.name, None)
+        await self._note_broker(None)
 
-    def _trouble(self, problem: Exception) -> None:
-        """Say once a minute that the broker is away."""
-        now = time.monotonic()
+    async def _trouble(self, problem: Exception) -> None:
+        """Say that the broker is away, in the store at once and where the reason changes, in the log once a minute."""
+        text = str(problem) if isinstance(problem, QueueMissing) else f"{type(problem).__name__}: {problem}"
+        told, now = cut(self._address.told(text), _LONGEST_REASON), time.monotonic()
+        if self._since is None:
+            self._since = self._measures.away[self.spec.name] = self._store.clock.now()
+        await self._note_broker((self._since, told))
         if self._told_at is not None and now < self._told_at + _TELL_EVERY_S:
             return
-        told = str(problem) if isinstance(problem, QueueMissing) else f"{type(problem).__name__}: {problem}"
         self._told_at = now
-        _log.warning(
-            "trigger %r cannot read %s and tries again: %s",
-            self.spec.name,
-            self._address.shown,
-            self._address.told(told),
-        )
+        _log.warning("trigger %r cannot read %s and tries again: %s", self.spec.name, self._address.shown, told)
+
+    async def _note_broker(self, away: tuple[int, str] | None) -> None:
+        """Have it in the store, for people who look there, whether the broker is away."""
+        if away == self._noted:
+            return
+        try:
+            await self._store.note_broker(self.spec.name, *(away or (None,)))
+            self._noted = away
+        except StoreUnavailable:
+            pass  # the next try tells it
 
     # One connection
 
@@ -201,7 +216,9 @@ class Consumer:
             connection = await self._connect(self._address, self._reading)
         if self._told_at is not None:
             _log.warning("trigger %r reads %s again", self.spec.name, self._address.shown)
-        self._told_at = None
+        self._told_at = self._since = None
+        self._measures.away.pop(self.spec.name, None)
+        await self._note_broker(None)
         self._connected = self._measures.connected[self.spec.name] = True
         tasks = [
             asyncio.get_running_loop().create_task(each)
