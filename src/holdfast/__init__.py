@@ -11,13 +11,15 @@ if TYPE_CHECKING:
     from holdfast.client.announcements import Published
     from holdfast.client.approvals import Approval, Change
     from holdfast.client.bundles import Bundle, Imported, MoveReceipt
+    from holdfast.client.calls import OpenCall
     from holdfast.client.client import Client, open, restore_backup
     from holdfast.client.conversations import ConversationInfo, Message, Transcript
     from holdfast.client.forks import ForkInfo
     from holdfast.client.history import CheckpointInfo, MessageInfo, Pending, Snapshot, State, StepInfo
-    from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo
+    from holdfast.client.info import AgentInfo, Deed, FailureInfo, PlanItem, RunEvent, RunInfo
     from holdfast.client.keys import Key, Keys
     from holdfast.client.notifications import NotificationHandle, NotificationInfo
+    from holdfast.client.present import Doing, Forked
     from holdfast.client.rehearsal import Checked
     from holdfast.client.run import Receipt, Run
     from holdfast.client.schedules import ScheduleHandle, ScheduleInfo
@@ -146,11 +148,14 @@ __all__ = [
     "DeliveryInfo",
     "Difference",
     "Do",
+    "Doing",
     "Done",
     "Duration",
     "Expired",
+    "FailureInfo",
     "Fallback",
     "ForkInfo",
+    "Forked",
     "Frame",
     "HoldfastError",
     "Imported",
@@ -177,11 +182,13 @@ __all__ = [
     "NotificationHandle",
     "NotificationInfo",
     "On",
+    "OpenCall",
     "Outcome",
     "Pair",
     "Pending",
     "Permanent",
     "Plan",
+    "PlanItem",
     "Progress",
     "Published",
     "Rate",
@@ -307,7 +314,9 @@ _HOMES = {
     "holdfast.words.retry": "Retry",
     "holdfast.client.forks": "ForkInfo",
     "holdfast.client.history": "CheckpointInfo MessageInfo Pending Snapshot State StepInfo",
-    "holdfast.client.info": "AgentInfo Deed RunEvent RunInfo",
+    "holdfast.client.calls": "OpenCall",
+    "holdfast.client.info": "AgentInfo Deed FailureInfo PlanItem RunEvent RunInfo",
+    "holdfast.client.present": "Doing Forked",
     "holdfast.client.run": "Receipt Run",
     "holdfast.words.salvage": "Reason Salvaged partial",
     "holdfast.values.signature": "Local",

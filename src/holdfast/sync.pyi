@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, Generic, Literal, ParamSpec, Self, TypeVar, ov
 
 from holdfast.client.approvals import Approval
 from holdfast.client.bundles import Bundle, Imported, MoveReceipt
+from holdfast.client.calls import OpenCall
 from holdfast.client.conversations import ConversationInfo, Message
 from holdfast.client.forks import ForkInfo
 from holdfast.client.history import CheckpointInfo, Pending
@@ -51,6 +52,15 @@ class Run(Generic[R_co]):
 
     def info(self) -> RunInfo:
         """Read its state now.
+
+        Raises:
+            UnknownRun: There is no such run.
+        """
+
+    def open_calls(self) -> list[OpenCall]:
+        """List the steps whose bodies have run for longer than a second, the longest first, as its worker last said.
+
+        Workers tell it once a second, so it is a second old at most; of more than 50 the oldest are told.
 
         Raises:
             UnknownRun: There is no such run.

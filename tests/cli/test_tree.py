@@ -3,7 +3,7 @@
 from holdfast.cli.view.console import ASCII
 from holdfast.cli.view.draw import Scene, lines, rows
 from holdfast.cli.view.tree import History, in_order
-from holdfast.client.edge import OpenCall
+from holdfast.words.calls import OpenBody
 from holdfast.words.durations import when
 from holdfast.words.model import Event
 
@@ -58,7 +58,7 @@ def test_keys_of_later_eras_do_not_mix_with_earlier_ones():
 def test_open_calls_come_and_go():
     """What runs now is shown until it is recorded or no longer runs."""
     made = History(events(("step.completed", "a#0", {"began": 1})))
-    made.show_open([OpenCall("one#0/b#0", "b", "x=1", 50_000)])
+    made.show_open([OpenBody("one#0/b#0", "b", "x=1", 1, 50_000)])
     assert any(line.endswith("10.0 s") and "* b(x=1)" in line for line in drawn(made, "running"))
     made.show_open([])
     assert not any("b(x=1)" in line for line in drawn(made, "running"))

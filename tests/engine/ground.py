@@ -208,7 +208,7 @@ class MemoryStore:
         row = self.runs[run]
         row.lease_epoch += 1
         if row.status == "running":
-            data = to_json({"owner": row.lease_owner, "epoch": row.lease_epoch - 1})
+            data = to_json({"owner": row.lease_owner, "epoch": row.lease_epoch - 1, "by": "ground", "how": "dead"})
             interrupted = (run, row.next_seq, "run.interrupted", None, data, None, None, row.lease_epoch)
             self._record(row, [interrupted], self.clock.now())
         row.status, row.lease_owner, row.due_at, row.waits_for, row.awaits = "running", "ground", None, None, None

@@ -25,7 +25,7 @@ SOURCE = Path(holdfast.store.__file__).parents[2]
 TTL = 30_000
 # Of other queries, and none themselves.
 PARTS = frozenset({"ours", "takeable", "woken", "spacing", "appending", "simple", "arrival", "chosen", "fitting",
-                   "epoch_between", "shares", "shared"})  # fmt: skip
+                   "epoch_between", "shares", "shared", "stood", "pieces", "since", "lived", "worked"})  # fmt: skip
 _uids = itertools.count()
 
 

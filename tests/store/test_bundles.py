@@ -39,7 +39,8 @@ def test_an_old_store_learns_the_new_state_and_loses_nothing(tmp_path):
     with pytest.raises(apsw.ConstraintError):
         other.execute("UPDATE runs SET status = 'moved'")
     migrate.migrate(db, 2)
-    assert {table: db.execute(f"SELECT * FROM {table}").fetchall() for table in tables} == before
+    for table, rows in before.items():  # later migrations may have added columns behind
+        assert [row[: len(rows[0])] for row in db.execute(f"SELECT * FROM {table}").fetchall()] == rows
     for each in (db, other):
         each.execute("UPDATE runs SET status = 'moved'")
         with pytest.raises(apsw.ConstraintError):

@@ -23,7 +23,7 @@ from holdfast.client.bundles import Bundles
 from holdfast.client.control import Control
 from holdfast.client.conversations import Conversations
 from holdfast.client.filter import filter_of
-from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo, bury_owners, wants_worker
+from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo, bury_owners, infos_of
 from holdfast.client.notifications import Notifications
 from holdfast.client.refusals import Refusals
 from holdfast.client.rehearsal import Rehearsals
@@ -627,11 +627,7 @@ class Client(
         rows = await self.store.runs(**fits, parent=parent, limit=limit, after=after)
         if await bury_owners(self.store, rows):
             rows = await self.store.runs(**fits, parent=parent, limit=limit, after=after)
-        now = self.store.clock.now()
-        served = await self.store.agents() if any(wants_worker(row, now) for row in rows) else {}
-        said = await self.store.progress([row.id for row in rows])
-        spent = await self.store.spent_with_steps([row.id for row in rows])
-        return [RunInfo.of(row, served, now, said.get(row.id), spent.get(row.id)) for row in rows]
+        return await infos_of(self.store, rows)
 
     async def count_runs(
         self,

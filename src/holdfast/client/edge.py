@@ -37,6 +37,7 @@ from holdfast.store.contract import Ailment
 from holdfast.store.runs import Census
 from holdfast.store.store import Store
 from holdfast.store.triggers import UNDONE, Tally
+from holdfast.words.calls import OpenBody
 from holdfast.words.durations import moment
 from holdfast.words.model import ApprovalRow, Event, Published, RunRow, Signal, checked_kinds, checked_run_id
 from holdfast.words.people import GROUP, Actor, Ballot, passed_on
@@ -55,15 +56,6 @@ def user() -> str:
 def version() -> str:
     """Name the version of this package."""
     return str(getattr(sys.modules["holdfast"], "__version__", "unknown"))
-
-
-class OpenCall(NamedTuple):
-    """A call that is going on right now and may not have left any trace in the journal yet."""
-
-    key: str
-    name: str
-    input: str
-    began: int
 
 
 class Overdue(NamedTuple):
@@ -256,13 +248,13 @@ class Edge:
         if self._hf._worker is not None:
             watch(self._hf._worker)
 
-    def open_calls(self) -> dict[str, list[OpenCall]]:
+    def open_calls(self) -> dict[str, list[OpenBody]]:
         """List the steps whose bodies run in this process right now, by run: what goes on now is in no journal."""
         worker = self._hf._worker
-        found: dict[str, list[OpenCall]] = {}
+        found: dict[str, list[OpenBody]] = {}
         for run, attempt in list(worker.attempts.items()) if worker is not None else ():
             for call in attempt.open_calls():
-                found.setdefault(run, []).append(OpenCall(*call))
+                found.setdefault(run, []).append(call)
         return found
 
 

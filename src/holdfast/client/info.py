@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+from holdfast.client.present import Doing, Forked, doing, stopping
 from holdfast.errors import StoreUnavailable
 from holdfast.store.journal import Line
+from holdfast.store.present import Present
 from holdfast.store.store import Store
 from holdfast.values.codec import beginning, preview
 from holdfast.words.budget import Budget
 from holdfast.words.durations import moment
+from holdfast.words.life import is_known, life_of, worked
 from holdfast.words.model import CRASHES_APART, Event, Published, RunRow, is_served
 from holdfast.words.progress import Progress
 from holdfast.words.spent import NOTHING, Spent
@@ -23,6 +26,58 @@ from holdfast.words.triggers import OUTGOING
 
 _BURY_S: Final = 2.0
 _PREVIEW: Final = 160  # characters of a value that lists of events show
+
+
+@dataclass(frozen=True, slots=True)
+class FailureInfo:
+    """The exception that failed a run.
+
+    Attributes:
+        type: Its class.
+        message: Its text.
+        traceback: Where it came from, as Python writes it.
+
+    Example:
+        ```python
+        failure = (await run.info()).failure
+        print("" if failure is None else failure.traceback)
+        ```
+    """
+
+    type: str
+    message: str
+    traceback: str
+
+    @classmethod
+    def of(cls, error: dict[str, Any]) -> FailureInfo:
+        return cls(str(error.get("type")), str(error.get("message")), str(error.get("traceback") or ""))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanItem:
+    """An item of a run's plan.
+
+    Attributes:
+        text: What is to be done.
+        state: "done", "next" (the first that is not done) or "open".
+
+    Example:
+        ```python
+        left = [item.text for item in (await run.info()).items if item.state != "done"]
+        ```
+    """
+
+    text: str
+    state: Literal["done", "next", "open"]
+
+
+def _items(data: dict[str, Any] | None) -> tuple[PlanItem, ...]:
+    """Read the items of the event of a plan."""
+    found: list[PlanItem] = []
+    for text, done in (data or {}).get("items", ()):
+        ahead = any(item.state == "next" for item in found)
+        found.append(PlanItem(str(text), "done" if done else "open" if ahead else "next"))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +107,21 @@ class RunInfo:
         budget: What it may spend.
         worker: The worker that has it; if that is gone, the one that had it.
         worker_gone: The worker died, or stands still for longer than its lease, in the middle of the run.
+        queue: The queue that it waits in.
+        priority: From 0 to 9; the highest is taken first.
+        updated_at: When its history or its state last changed.
+        epoch: How often a worker has taken it.
+        events: How many events its history has.
+        interruptions: How often its process ended in the middle of it, in all; None if that was not counted from its begin.
+        worked_ms: For how long workers had it in memory; None if that was not counted from its begin.
+        stopping: "cancelling" or "pausing", while it still goes on.
+        failure: The exception that failed it, with its traceback.
+        items: The items of its plan.
+        doing: What it does or waits for now.
+        life: What it did and for how long, the oldest first, at most 24 pieces of a kind and milliseconds. The kinds are "work",
+            "wait", "person", "retry", "torn" (its process was gone), "paused" and "ready". Unless the run has ended, the last
+            piece lasts.
+        forked: Where it comes from, if it is a fork.
 
     Example:
         ```python
@@ -82,6 +152,19 @@ class RunInfo:
     budget: Budget | None = None
     worker: str | None = None  # who has it; if it is gone: who had it when it was cut off
     worker_gone: bool = False  # it died, or stands still for longer than its lease, in the middle of the run
+    queue: str = "default"
+    priority: int = 5
+    updated_at: datetime | None = None
+    epoch: int = 0
+    events: int = 0
+    interruptions: int | None = None
+    worked_ms: int | None = None
+    stopping: Literal["pausing", "cancelling"] | None = None
+    failure: FailureInfo | None = None
+    items: tuple[PlanItem, ...] = ()
+    doing: Doing | None = None
+    life: tuple[tuple[str, int], ...] = ()
+    forked: Forked | None = None
 
     @classmethod
     def of(
@@ -91,6 +174,7 @@ class RunInfo:
         now: int,
         said: dict[str, dict[str, Any]] | None = None,
         spent: Spent | None = None,
+        present: Present | None = None,
     ) -> RunInfo:
         def when(at: int | None) -> datetime | None:
             return None if at is None else moment(at)
@@ -103,6 +187,7 @@ class RunInfo:
             waits_for = "worker"
         elif is_put_off(row, now):
             waits_for = "timer"
+        here, forked = present or Present(), None if present is None else present.fork
         timed = row.status == "waiting" or waits_for in ("rate", "timer")
         return cls(
             id=row.id, agent=row.agent, status=row.status, waits_for=waits_for, reason=row.reason,
@@ -114,7 +199,23 @@ class RunInfo:
             plan=Progress.of((said or {}).get("plan")), spent=spent or NOTHING,
             budget=Budget.seen(row.budget),
             worker=row.lease_owner if row.status == "running" else None, worker_gone=is_forsaken(row, now),
+            queue=row.queue, priority=row.priority, updated_at=moment(row.updated_at), epoch=row.lease_epoch,
+            events=row.next_seq, interruptions=row.interruptions if is_known(row) else None, worked_ms=worked(row, now),
+            stopping=stopping(row, here), failure=None if error is None else FailureInfo.of(error),
+            items=_items((said or {}).get("plan")), doing=doing(row, waits_for, here), life=life_of(row, now),
+            forked=None if forked is None else Forked(*forked),
         )  # fmt: skip
+
+
+async def infos_of(store: Store, rows: Sequence[RunRow]) -> list[RunInfo]:
+    """Say of these runs what lists show; however many there are, each kind of it is read once."""
+    now, ids = store.clock.now(), [row.id for row in rows]
+    served = await store.agents() if any(wants_worker(row, now) for row in rows) else {}
+    said, spent, present = await store.progress(ids), await store.spent_with_steps(ids), await store.present(ids)
+    return [
+        RunInfo.of(row, served, now, said.get(row.id), spent.get(row.id), present.get(row.id, Present()))
+        for row in rows
+    ]
 
 
 def shared_info(row: RunRow, events: Iterable[Event], now: int) -> RunInfo:

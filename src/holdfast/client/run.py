@@ -19,6 +19,7 @@ from holdfast.client.approvals import Approval, Questions, stored_text
 from holdfast.client.aside import aside
 from holdfast.client.base import Base
 from holdfast.client.bundles import Bundle, MoveReceipt
+from holdfast.client.calls import OpenCall
 from holdfast.client.forks import ForkInfo
 from holdfast.client.history import (
     CheckpointInfo,
@@ -34,7 +35,7 @@ from holdfast.client.history import (
     steps,
     value_at,
 )
-from holdfast.client.info import RunEvent, RunInfo, bury_owners, wants_worker
+from holdfast.client.info import RunEvent, RunInfo, bury_owners, infos_of, wants_worker
 from holdfast.client.keys import Keys
 from holdfast.client.streams import Chunk, StreamInfo, checked_offset, chunks, streams
 from holdfast.declare import Agent
@@ -221,11 +222,27 @@ class Run(Generic[R_co]):
         return await self._info(row)
 
     async def _info(self, row: RunRow) -> RunInfo:
-        store = self._client.store
-        now = store.clock.now()
-        served = await store.agents() if wants_worker(row, now) else {}
-        said, spent = (await store.progress([row.id])).get(row.id), (await store.spent_with_steps([row.id])).get(row.id)
-        return RunInfo.of(row, served, now, said, spent)
+        (info,) = await infos_of(self._client.store, [row])
+        return info
+
+    async def open_calls(self) -> list[OpenCall]:
+        """List the steps whose bodies have run for longer than a second, the longest first, as its worker last said.
+
+        Workers tell it once a second, so it is a second old at most; of more than 50 the oldest are told.
+
+        Raises:
+            UnknownRun: There is no such run.
+
+        Example:
+            ```python
+            for call in await run.open_calls():
+                print(call.name, call.input, call.attempt, call.began)
+            ```
+        """
+        told = (await self._client.store.open_calls([self.id])).get(self.id)
+        if told is None:
+            await self._row()
+        return [] if told is None else [OpenCall.of(call) for call in told.calls]
 
     async def arguments(self) -> dict[str, Any]:
         """Read what its agent was called with, by name, as plain data; those at their defaults too.

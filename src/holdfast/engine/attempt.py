@@ -618,6 +618,11 @@ class Call:
         """The time at which the body of this call began; 0 if it has none, or none that ran here."""
         return 0
 
+    @property
+    def body_attempt(self) -> int:
+        """Which attempt of the body this is; 0 if there is none."""
+        return 0
+
     def weigh(self) -> str:
         """The digest of the input with all that is at its default."""
         return self.digest

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from holdfast.engine.attempt import Attempt
 from holdfast.store.appends import Transition
+from holdfast.words.calls import OpenBody
 
 
 class Asked(NamedTuple):
@@ -122,13 +123,13 @@ class Carried:
         """Count the bodies that run now."""
         return self.attempt.bodies.running
 
-    def open_calls(self) -> Iterator[tuple[str, str, str, int]]:
-        """List the steps whose bodies run now: key, name, input in short, when the body began."""
+    def open_calls(self) -> Iterator[OpenBody]:
+        """List the steps whose bodies run now."""
         attempt = self.attempt
         for key, call in list(attempt.calls.items()):
             began = call.body_began_at
             if began and not call.numbered and key not in attempt.parking.waits:
-                yield key, call.name, call.preview, began
+                yield OpenBody(key, call.name, call.preview, call.body_attempt, began)
 
     def asked(self, key: str) -> Asked:
         """Tell what identifies a call that is open, for a host that answers in the place of its body."""

@@ -159,6 +159,11 @@ class StepCall(Call):
         past: Past | None = getattr(self, "so_far", None)
         return 0 if past is None else past.began_at
 
+    @property
+    def body_attempt(self) -> int:
+        past: Past | None = getattr(self, "so_far", None)
+        return 0 if past is None else past.attempt
+
     def weigh(self) -> str:
         return self.bound.whole or self.bound.digest
 
@@ -457,7 +462,8 @@ class StepCall(Call):
         past, wait_ms = self.so_far, round(wait_s * 1000)
         self.attempt.streams.broke_off(self.key)
         record = failures.record(error, self.spec.raises)
-        data = self.ending(attempt=past.attempt, failures=past.failures, wait_ms=wait_ms, error=record, **more)
+        data = self.ending(attempt=past.attempt, failures=past.failures, wait_ms=wait_ms, error=record,
+                           most=self.spec.retry.attempts, **more)  # fmt: skip
         event = await self.attempt.pen.durably("step.retrying", self.key, data, self.keep())
         self._landed(event)
         past.due = event.at + wait_ms

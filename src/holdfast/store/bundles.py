@@ -279,7 +279,8 @@ SECTIONS: Final[dict[str, dict[str, Fits]]] = {
 }  # fmt: skip
 CONTENT: Final = "content"  # the section of the large values themselves, one behind the other
 _STATE: Final = ("id", "status", "due_at", "waits_for", "awaits", "reason", "finished_at")  # that a move changes
-_OWN: Final = ("lease_owner", "company")  # columns of a run that belong to the store it is in
+# Columns of a run that belong to the store it is in. What it did before it came is in its history, and not in its life.
+_OWN: Final = ("lease_owner", "company", "life", "life_at", "worked_ms", "interruptions")
 
 
 @dataclass(slots=True)
@@ -1198,6 +1199,8 @@ class Import:
         for run, seq, *_, dropped in told["events"]:
             if dropped is not None:
                 yield from tx.rows("drop_event", run=run, seq=seq, dropped=dropped)
+        for run in sorted({run for run, _, kind, *_ in told["events"] if kind == "run.interrupted"}):
+            yield from tx.rows("count_interruptions", run=run)
         texts, uses = dict(told["parts"]), defaultdict[str, dict[str, str]](dict)
         for run, part in told["uses"]:
             uses[run][part] = texts[part]

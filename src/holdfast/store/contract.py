@@ -30,6 +30,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from holdfast.store import calls
 from holdfast.store.announcements import Passed
 from holdfast.store.appends import Append, Told
 from holdfast.store.approvals import QuestionAges
@@ -173,6 +174,9 @@ class WorkerStore(EngineStore, Protocol):
     async def count_workers(self) -> int: ...
     async def refuse(self, run: RunRow, reason: str) -> None: ...
     async def reconsider(self) -> None: ...
+
+    # calls
+    async def tell_calls(self, told: Mapping[str, calls.Told], over: Iterable[str]) -> None: ...
 
     # schedules
     async def declare_schedules(self, declared: Sequence[Declared]) -> None: ...

@@ -39,6 +39,32 @@ SET next_seq = :next_seq, updated_at = :now, steps = steps + :steps,
     checkpoint_seq = coalesce(:checkpoint_seq, checkpoint_seq), inbox_seen = coalesce(:inbox_seen, inbox_seen)
 WHERE id = :run AND lease_epoch = :epoch AND next_seq = :expected AND status = 'running'
 
+-- name: stood
+-- Part of others: how a run stood before this statement changes it, as a letter of its life (words/life.py).
+CASE runs.status WHEN 'running' THEN 'w' WHEN 'ready' THEN 'r'
+WHEN 'waiting' THEN CASE runs.waits_for WHEN 'person' THEN 'p' WHEN 'retry' THEN 't' WHEN 'worker' THEN 'r' ELSE 'i' END
+ELSE 's' END
+
+-- name: pieces
+-- Part of others: the life of a run so far. Of 24 pieces the oldest three become one, of the kind of the longest.
+CASE WHEN runs.life IS NULL THEN '' WHEN length(runs.life) < 312 THEN runs.life
+ELSE substr(CAST(1000000000000 + CAST(substr(runs.life, 1, 12) AS BIGINT) + CAST(substr(runs.life, 14, 12) AS BIGINT)
+                 + CAST(substr(runs.life, 27, 12) AS BIGINT) AS TEXT), 2)
+     || substr(max(substr(runs.life, 1, 13), substr(runs.life, 14, 13), substr(runs.life, 27, 13)), 13, 1)
+     || substr(runs.life, 40) END
+
+-- name: since
+-- Part of others: when the last piece of a run's life began.
+coalesce(runs.life_at, runs.updated_at)
+
+-- name: lived
+-- Part of others: the life of a run with the piece that ends now. 12 digits have room for 31 years.
+{pieces} || substr(CAST(1000000000000 + max(0, :now - {since}) AS TEXT), 2) || {stood}
+
+-- name: worked
+-- Part of others: for how long a run's owner has worked on it.
+worked_ms + CASE WHEN runs.status = 'running' THEN max(0, :now - {since}) ELSE 0 END
+
 -- name: leave
 -- First statement of an append that ends the lease: fences, refuses when a signal came that was not seen.
 UPDATE runs
@@ -46,7 +72,8 @@ SET next_seq = :next_seq, updated_at = :now, steps = steps + :steps,
     crash_count = CASE WHEN :progress = 1 THEN 0 ELSE crash_count END,
     checkpoint_seq = coalesce(:checkpoint_seq, checkpoint_seq), inbox_seen = coalesce(:inbox_seen, inbox_seen),
     status = :status, due_at = :due_at, waits_for = :waits_for, awaits = :awaits, result = :result, error = :error,
-    reason = :reason, finished_at = :finished_at, lease_owner = NULL
+    reason = :reason, finished_at = :finished_at, lease_owner = NULL,
+    life = {lived}, life_at = :now, worked_ms = {worked}
 WHERE id = :run AND lease_epoch = :epoch AND next_seq = :expected AND status = 'running'
   AND (:unseen_after IS NULL OR inbox_count <= :unseen_after)
 RETURNING id, parent_id, limit_key
@@ -301,7 +328,9 @@ SELECT data FROM signals WHERE run_id = :run AND kind = 'run.cancelling' AND dat
 -- Wake a run for what it may not sleep through: a waiting one is due now, and a paused one goes on.
 UPDATE runs
 SET due_at = :now, status = CASE WHEN status = 'paused' THEN 'ready' ELSE status END,
-    reason = CASE WHEN status = 'paused' THEN NULL ELSE reason END, updated_at = :now
+    reason = CASE WHEN status = 'paused' THEN NULL ELSE reason END, updated_at = :now,
+    life = CASE WHEN status = 'paused' THEN {lived} ELSE life END,
+    life_at = CASE WHEN status = 'paused' THEN :now ELSE {since} END
 WHERE id = :run AND status IN ('ready', 'waiting', 'paused')
 
 -- name: halt
@@ -309,7 +338,7 @@ WHERE id = :run AND status IN ('ready', 'waiting', 'paused')
 UPDATE runs
 SET status = :status, due_at = NULL, waits_for = NULL, awaits = NULL, reason = :reason, finished_at = :finished_at,
     lease_epoch = lease_epoch + CASE WHEN status = 'running' THEN 1 ELSE 0 END, lease_owner = NULL,
-    next_seq = next_seq + 1, updated_at = :now
+    next_seq = next_seq + 1, updated_at = :now, life = {lived}, life_at = :now, worked_ms = {worked}
 WHERE id = :run AND finished_at IS NULL AND lease_epoch = :epoch AND next_seq = :seq
 RETURNING id
 
@@ -396,11 +425,18 @@ ORDER BY priority DESC, due_at LIMIT :limit
 
 -- name: claim
 -- Take the lease of these runs; one that was running lost its owner, and gets one place for `run.interrupted`.
+-- From the last record of that owner on its life was torn.
 UPDATE runs
 SET crash_count = crash_count + CASE WHEN status = 'running' THEN 1 ELSE 0 END,
     next_seq = next_seq + CASE WHEN status = 'running' THEN 1 ELSE 0 END,
     status = 'running', lease_owner = :worker, lease_epoch = lease_epoch + 1, due_at = :now + :ttl,
-    started_at = coalesce(started_at, :now), waits_for = NULL, awaits = NULL, updated_at = :now, lease_claim = :claim
+    started_at = coalesce(started_at, :now), waits_for = NULL, awaits = NULL, updated_at = :now, lease_claim = :claim,
+    life = CASE WHEN status = 'running'
+           THEN {pieces} || substr(CAST(1000000000000 + max(0, updated_at - {since}) AS TEXT), 2) || 'w'
+                || substr(CAST(1000000000000 + max(0, :now - updated_at) AS TEXT), 2) || 'x'
+           ELSE {lived} END,
+    life_at = :now, interruptions = interruptions + CASE WHEN status = 'running' THEN 1 ELSE 0 END,
+    worked_ms = worked_ms + CASE WHEN status = 'running' THEN max(0, updated_at - {since}) ELSE 0 END
 WHERE id IN (SELECT value FROM json_each(:ids))
 RETURNING {run}
 
@@ -415,7 +451,9 @@ GROUP BY limit_key
 
 -- name: hold_back
 -- Hold runs back until a slot is free (due_at is null), or until their turn, whose place they keep.
-UPDATE runs SET status = 'ready', due_at = :due_at, waits_for = :waits_for, turn = :turn, awaits = NULL, updated_at = :now
+UPDATE runs SET status = 'ready', due_at = :due_at, waits_for = :waits_for, turn = :turn, awaits = NULL, updated_at = :now,
+                life = CASE WHEN status = 'ready' THEN life ELSE {lived} END,
+                life_at = CASE WHEN status = 'ready' THEN {since} ELSE :now END
 WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: wake
@@ -527,7 +565,8 @@ SELECT {run} FROM runs WHERE lease_owner = :worker AND status = 'running' AND le
 
 -- name: release
 -- Give back a run that was claimed and never begun.
-UPDATE runs SET status = 'ready', due_at = :now, lease_owner = NULL, updated_at = :now
+UPDATE runs SET status = 'ready', due_at = :now, lease_owner = NULL, updated_at = :now,
+                life = {lived}, life_at = :now, worked_ms = {worked}
 WHERE id = :run AND lease_owner = :worker AND lease_epoch = :epoch AND status = 'running'
 RETURNING id, limit_key
 
@@ -547,7 +586,8 @@ WHERE id IN (SELECT value FROM json_each(:ids)) AND refused IS NOT NULL AND due_
 -- name: refuse
 -- Give back a run whose records do not fit our code: it waits for a worker that has other code, or is paused if there is none.
 UPDATE runs SET status = :status, due_at = :due_at, waits_for = :waits_for, awaits = NULL, reason = :reason,
-                refused = :refused, lease_owner = NULL, updated_at = :now
+                refused = :refused, lease_owner = NULL, updated_at = :now,
+                life = {lived}, life_at = :now, worked_ms = {worked}
 WHERE id = :run AND lease_owner = :worker AND lease_epoch = :epoch AND status = 'running'
 RETURNING id, limit_key
 
@@ -572,8 +612,51 @@ SELECT count(*) FROM runs WHERE lease_owner = :worker AND status = 'running'
 
 -- name: release_all
 -- Give back what an incarnation that closes still holds: that is no crash.
-UPDATE runs SET status = 'ready', due_at = :now, lease_owner = NULL, updated_at = :now
+UPDATE runs SET status = 'ready', due_at = :now, lease_owner = NULL, updated_at = :now,
+                life = {lived}, life_at = :now, worked_ms = {worked}
 WHERE lease_owner = :worker AND status = 'running' RETURNING id, limit_key
+
+-- name: publish_calls
+-- Tell which calls of a run are open, for as long as it is ours.
+INSERT INTO open_calls (run_id, worker, epoch, many, calls, at)
+SELECT :run, :worker, :epoch, :many, :calls, :now FROM runs WHERE id = :run AND status = 'running' AND lease_epoch = :epoch
+ON CONFLICT (run_id) DO UPDATE
+SET worker = excluded.worker, epoch = excluded.epoch, many = excluded.many, calls = excluded.calls, at = excluded.at
+
+-- name: withdraw_calls
+-- Forget what this incarnation told of these runs.
+DELETE FROM open_calls WHERE worker = :worker AND run_id IN (SELECT value FROM json_each(:ids))
+
+-- name: forget_calls
+-- Forget all that an incarnation told: it is gone.
+DELETE FROM open_calls WHERE worker = :worker
+
+-- name: open_calls
+-- What is known of open calls of these runs, if it is of those that have them now.
+SELECT run_id, epoch, many, calls FROM open_calls CROSS JOIN runs
+WHERE run_id IN (SELECT value FROM json_each(:ids)) AND runs.id = run_id AND status = 'running' AND lease_epoch = epoch
+  AND due_at > :now
+
+-- name: present
+-- What lists say of runs beyond their rows: open calls, the last events that matter, requests to stop, where forks come from.
+SELECT 1, run_id, many, '', CAST(NULL AS TEXT), calls, epoch FROM open_calls CROSS JOIN runs
+WHERE run_id IN (SELECT value FROM json_each(:ids)) AND runs.id = run_id AND status = 'running' AND lease_epoch = epoch
+  AND due_at > :now
+UNION ALL
+SELECT 2, events.run_id, seq, kind, key,
+       CASE WHEN kind IN ('step.completed', 'step.failed', 'step.cancelled') THEN NULL ELSE data END, at
+FROM runs CROSS JOIN events
+WHERE runs.id IN (SELECT value FROM json_each(:ids)) AND finished_at IS NULL AND events.run_id = runs.id
+  AND seq >= runs.next_seq - 40 AND dropped IS NULL AND kind IN (SELECT value FROM json_each(:kinds))
+UNION ALL
+SELECT 3, run_id, position, kind, CAST(NULL AS TEXT), CAST(NULL AS TEXT), sent_at FROM runs CROSS JOIN signals
+WHERE runs.id IN (SELECT value FROM json_each(:ids)) AND finished_at IS NULL AND run_id = runs.id
+  AND kind IN ('run.cancelling', 'run.pausing') AND data IS NOT NULL
+UNION ALL
+SELECT 4, run_id, at, name, CAST(NULL AS TEXT),
+       (SELECT data FROM events WHERE events.run_id = forks.run_id AND seq = forks.at AND kind = 'run.forked'), 0
+FROM forks WHERE run_id IN (SELECT value FROM json_each(:ids))
+ORDER BY 1, 2, 3
 
 -- name: register_worker
 -- Note that an incarnation holds its lock, and what it serves.
@@ -783,7 +866,7 @@ DELETE FROM conversations WHERE id = :conversation
 -- Make a stopped run ready; only from the status and place that were looked at.
 UPDATE runs
 SET status = 'ready', due_at = :now, crash_count = 0, next_seq = next_seq + 1, finished_at = NULL, result = NULL,
-    error = NULL, reason = NULL, waits_for = NULL, awaits = NULL, updated_at = :now
+    error = NULL, reason = NULL, waits_for = NULL, awaits = NULL, updated_at = :now, life = {lived}, life_at = :now
 WHERE id = :run AND status = :status AND next_seq = :seq
 
 -- name: history
@@ -1574,7 +1657,9 @@ SELECT id, length, created_at, updated_at, run_id, request FROM conversations WH
 -- Give these runs up: another store has them. If one has an owner, that can write no more.
 UPDATE runs
 SET status = 'moved', reason = :reason, due_at = NULL, waits_for = NULL, awaits = NULL, lease_owner = NULL,
-    lease_epoch = lease_epoch + 1, finished_at = coalesce(finished_at, :now), updated_at = :now
+    lease_epoch = lease_epoch + 1, finished_at = coalesce(finished_at, :now), updated_at = :now,
+    life = CASE WHEN finished_at IS NULL THEN {lived} ELSE life END,
+    life_at = CASE WHEN finished_at IS NULL THEN :now ELSE {since} END, worked_ms = {worked}
 WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: close_questions
@@ -1591,7 +1676,7 @@ UPDATE approvals SET status = 'open', decided_at = NULL, note = NULL WHERE id IN
 -- Make a run what it was before it was moved; nobody who had it before can write.
 UPDATE runs
 SET status = :status, due_at = :due_at, waits_for = :waits_for, awaits = :awaits, reason = :reason, finished_at = :finished_at,
-    lease_epoch = lease_epoch + 1, updated_at = :now
+    lease_epoch = lease_epoch + 1, updated_at = :now, life = {lived}, life_at = :now
 WHERE id = :id AND status = 'moved'
 
 -- name: holding
@@ -1645,11 +1730,15 @@ INSERT INTO imports (bundle, run_id, kind, source, at) VALUES (:bundle, :run, :k
 INSERT INTO runs (id, uid, agent, status, input, version, queue, due_at, lease_epoch, next_seq, checkpoint_seq, inbox_count,
                   inbox_seen, awaits, waits_for, crash_count, parent_id, parent_key, root_id, labels, result, error, reason,
                   steps, created_at, started_at, finished_at, updated_at, priority, limit_key, limit_n, rate_key, rate_n,
-                  rate_ms, singleton_key, budget, identity)
+                  rate_ms, singleton_key, budget, identity, life_at)
 VALUES (:id, :uid, :agent, :status, :input, :version, :queue, :due_at, :epoch, :next_seq, :checkpoint_seq, :inbox_count,
         :inbox_seen, :awaits, :waits_for, :crash_count, :parent_id, :parent_key, :root_id, :labels, :result, :error, :reason,
         :steps, :created_at, :started_at, :finished_at, :updated_at, :priority, :limit_key, :limit_n, :rate_key, :rate_n,
-        :rate_ms, :singleton_key, :budget, :identity)
+        :rate_ms, :singleton_key, :budget, :identity, :now)
+
+-- name: count_interruptions
+-- Count how often a run was interrupted where it comes from: its history says it.
+UPDATE runs SET interruptions = (SELECT count(*) FROM events WHERE run_id = :run AND kind = 'run.interrupted') WHERE id = :run
 
 -- name: import_approval
 -- Put a question into the store as it was in another.

@@ -24,6 +24,7 @@ from holdfast.store.backup import Backups, identity
 from holdfast.store.blobs import Blobs
 from holdfast.store.budgets import Budgets
 from holdfast.store.bundles import Bundles, public_id
+from holdfast.store.calls import Calls
 from holdfast.store.changes import Changes, News
 from holdfast.store.contract import Ailment, write_limit
 from holdfast.store.control import Control
@@ -39,6 +40,7 @@ from holdfast.store.limits import Limits
 from holdfast.store.notifications import Notifications
 from holdfast.store.operations import Operation, Result, Work
 from holdfast.store.parts import Parts
+from holdfast.store.present import Presents
 from holdfast.store.runs import Runs
 from holdfast.store.schedules import Schedules
 from holdfast.store.streams import Streams
@@ -87,7 +89,8 @@ class _Deadline:
 
 class Store(
     Leases, Runs, Control, Deletion, Journals, Inbox, Approvals, Budgets, Conversations, Limits, Streams, Transactions, Blobs,
-    Parts, Tokens, Audit, Backups, Bundles, Forks, Schedules, Triggers, Announcements, Gatherings, Files, Notifications,
+    Parts, Tokens, Audit, Backups, Bundles, Forks, Schedules, Triggers, Announcements, Gatherings, Files, Notifications, Calls,
+    Presents,
 ):  # fmt: skip
     """A database that keeps runs. Every method is idempotent or fenced, so it may be repeated after an unknown outcome."""
 

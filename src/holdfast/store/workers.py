@@ -159,6 +159,7 @@ def bury(tx: Transaction, worker: str) -> Asking[int]:
     for (run,) in orphans:
         tx.changed(run, News.DUE)
     yield from triggers.orphan(tx, worker)
+    yield from tx.rows("forget_calls", worker=worker)
     yield from tx.rows("forget_worker", worker=worker)
     return len(orphans)
 
@@ -171,4 +172,5 @@ def depart(tx: Transaction) -> Asking[None]:
         tx.changed(run, News.DUE)
     yield from freed(tx, keys)
     yield from triggers.release(tx)
+    yield from tx.rows("forget_calls")
     yield from tx.rows("forget_worker")

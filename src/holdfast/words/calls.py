@@ -15,12 +15,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from holdfast.errors import BadArguments
 from holdfast.values.text import short
 from holdfast.words.model import CLOSING, Event
 from holdfast.words.spent import NOTHING, Spent
+
+
+class OpenBody(NamedTuple):
+    """A call whose body runs now, and may not have left any trace in the journal yet."""
+
+    key: str
+    name: str
+    input: str  # in short
+    attempt: int
+    began: int
+
 
 KeptAs = Literal["full", "digest"]  # how the input of a call is kept: all of it, or a digest and 120 characters
 _KEPT: Final[tuple[KeptAs, ...]] = ("full", "digest")

@@ -179,6 +179,10 @@ class RunRow:
     company: int | None = (
         None  # how many may be carried with it, after two crashes; 0: it was alone when its process died
     )
+    life: str | None = None  # what it did so far (`words/life.py`); None: nothing yet, or it is not known
+    life_at: int | None = None  # when the piece of it that lasts began
+    worked_ms: int = 0  # for so long its owners had it, up to there
+    interruptions: int = 0  # that there ever were
 
 
 # Agents by name: the newest version, the schema of its arguments as JSON, and the versions that live workers serve ('' is

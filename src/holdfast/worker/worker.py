@@ -33,6 +33,7 @@ from holdfast.words.triggers import TriggerSpec
 from holdfast.worker import drain, suspects
 from holdfast.worker.agents import Served
 from holdfast.worker.announcements import Announcements
+from holdfast.worker.calls import OpenCalls
 from holdfast.worker.files import Files
 from holdfast.worker.leases import Leases
 from holdfast.worker.mappings import Mapper
@@ -117,7 +118,8 @@ class Worker:
         for each in self.rounds:
             await each.declare()
         self._leases.start()
-        for work in (self._work(), *(each.keep() for each in self.rounds), self._recover(), self._erase()):
+        rounds, calls = (each.keep() for each in self.rounds), OpenCalls(self.store, self.attempts)
+        for work in (self._work(), *rounds, self._recover(), self._erase(), calls.keep()):
             self._tasks.append(asyncio.create_task(work))
 
     async def stop(self, grace_s: float | None = None) -> None:

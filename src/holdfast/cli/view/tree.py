@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-from holdfast.client.edge import OpenCall
 from holdfast.values.codec import preview
 from holdfast.words.announcements import event_of
+from holdfast.words.calls import OpenBody
 from holdfast.words.events import (
     OF_A_STEP,
     PREVIEW_CHARACTERS,
@@ -146,7 +146,7 @@ class History:
             yield node
             yield from self._within(node.items)
 
-    def show_open(self, calls: Iterable[OpenCall]) -> None:
+    def show_open(self, calls: Iterable[OpenBody]) -> None:
         """Show these calls as going on, until the next time this is called."""
         for siblings, passing in self._passing:
             siblings.remove(passing)

@@ -82,6 +82,23 @@ FROM unnest(:next_seq[], :now[], :steps[], :progress[], :checkpoint_seq[], :inbo
      AS f (next_seq, now, steps, progress, checkpoint_seq, inbox_seen, run, epoch, expected)
 WHERE id = f.run AND lease_epoch = f.epoch AND runs.next_seq = f.expected AND status = 'running'
 
+-- name: pieces
+CASE WHEN runs.life IS NULL THEN '' WHEN length(runs.life) < 312 THEN runs.life
+ELSE substr(CAST(1000000000000 + CAST(substr(runs.life, 1, 12) AS BIGINT) + CAST(substr(runs.life, 14, 12) AS BIGINT)
+                 + CAST(substr(runs.life, 27, 12) AS BIGINT) AS TEXT), 2)
+     || substr(greatest(substr(runs.life, 1, 13), substr(runs.life, 14, 13), substr(runs.life, 27, 13)), 13, 1)
+     || substr(runs.life, 40) END
+
+-- name: publish_calls
+-- In the order of runs, as all that changes several.
+INSERT INTO open_calls (run_id, worker, epoch, many, calls, at)
+SELECT c.run, c.worker, c.epoch, c.many, c.calls, c.now
+FROM unnest(:run[], :worker[], :epoch[], :many[], :calls[], :now[]) AS c (run, worker, epoch, many, calls, now)
+JOIN runs ON runs.id = c.run AND status = 'running' AND lease_epoch = c.epoch
+ORDER BY c.run
+ON CONFLICT (run_id) DO UPDATE
+SET worker = excluded.worker, epoch = excluded.epoch, many = excluded.many, calls = excluded.calls, at = excluded.at
+
 -- name: leave
 UPDATE runs
 SET next_seq = f.next_seq, updated_at = f.now, steps = runs.steps + f.steps,
@@ -89,7 +106,9 @@ SET next_seq = f.next_seq, updated_at = f.now, steps = runs.steps + f.steps,
     checkpoint_seq = coalesce(f.checkpoint_seq, runs.checkpoint_seq),
     inbox_seen = coalesce(f.inbox_seen, runs.inbox_seen),
     status = f.status, due_at = f.due_at, waits_for = f.waits_for, awaits = f.awaits, result = f.result, error = f.error,
-    reason = f.reason, finished_at = f.finished_at, lease_owner = NULL
+    reason = f.reason, finished_at = f.finished_at, lease_owner = NULL,
+    life = {pieces} || substr(CAST(1000000000000 + greatest(0, f.now - {since}) AS TEXT), 2) || 'w', life_at = f.now,
+    worked_ms = worked_ms + greatest(0, f.now - {since})
 FROM unnest(:next_seq[], :now[], :steps[], :progress[], :checkpoint_seq[], :inbox_seen[], :status[], :due_at[],
             :waits_for[], :awaits[], :result[], :error[], :reason[], :finished_at[], :run[], :epoch[], :expected[],
             :unseen_after[])
@@ -155,7 +174,7 @@ claimed AS (
   UPDATE runs
   SET status = 'running', lease_owner = :worker, lease_epoch = lease_epoch + 1, due_at = :now + :ttl,
       started_at = coalesce(started_at, :now), waits_for = NULL, awaits = NULL, updated_at = :now, lease_claim = :claim,
-      next_seq = next_seq + coalesce(arrivals, 0), inbox_seen = inbox_seen + coalesce(arrivals, 0)
+      life = {lived}, life_at = :now, next_seq = next_seq + coalesce(arrivals, 0), inbox_seen = inbox_seen + coalesce(arrivals, 0)
   FROM found, picked WHERE id = picked_id AND needing = 0
   RETURNING was_due, first, seen, {run}),
 recorded AS (
