@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.client.info import AgentInfo, Deed, FailureInfo, PlanItem, RunEvent, RunInfo
     from holdfast.client.keys import Key, Keys
     from holdfast.client.notifications import NotificationHandle, NotificationInfo
+    from holdfast.client.outline import CallGroup, CallSample, Outline
     from holdfast.client.present import Doing, Forked
     from holdfast.client.rehearsal import Checked
     from holdfast.client.run import Receipt, Run
@@ -131,6 +132,8 @@ __all__ = [
     "Budget",
     "BudgetExceeded",
     "Bundle",
+    "CallGroup",
+    "CallSample",
     "Change",
     "Checked",
     "CheckpointInfo",
@@ -184,6 +187,7 @@ __all__ = [
     "On",
     "OpenCall",
     "Outcome",
+    "Outline",
     "Pair",
     "Pending",
     "Permanent",
@@ -289,6 +293,7 @@ _HOMES = {
     "holdfast.words.announcements": "Announcement Batch On",
     "holdfast.verbs.announcements": "next_event publish",
     "holdfast.words.budget": "Budget Remaining",
+    "holdfast.client.outline": "CallGroup CallSample Outline",
     "holdfast.client.client": "Client open restore_backup",
     "holdfast.client.conversations": "ConversationInfo Message Transcript",
     "holdfast.declare": "Agent NOT_DONE NotDone Step agent step",

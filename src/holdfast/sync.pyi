@@ -16,6 +16,7 @@ from holdfast.client.history import CheckpointInfo, Pending
 from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo
 from holdfast.client.keys import Keys
 from holdfast.client.notifications import NotificationInfo
+from holdfast.client.outline import Outline
 from holdfast.client.rehearsal import Checked
 from holdfast.client.schedules import ScheduleInfo
 from holdfast.client.streams import Chunk, StreamInfo
@@ -164,6 +165,18 @@ class Run(Generic[R_co]):
 
         Raises:
             UnknownRun: There is no such run.
+        """
+
+    def outline(self, *, buckets: int = ..., under: str | None = ...) -> Outline:
+        """Look at its history in groups of calls, however long it is: how many of each name, and when they ended.
+
+        Args:
+            buckets: In how many pieces the time is cut, in which calls are counted.
+            under: The key of a group, to see what is in it; all of the run unless given.
+
+        Raises:
+            UnknownRun: There is no such run.
+            BadArguments: `buckets` or `under` cannot be used.
         """
 
     def steps(self, *, after: int = ..., limit: int | None = ..., dropped: bool = ...) -> Iterator[StepInfo]:

@@ -37,6 +37,7 @@ from holdfast.client.history import (
 )
 from holdfast.client.info import RunEvent, RunInfo, bury_owners, infos_of, wants_worker
 from holdfast.client.keys import Keys
+from holdfast.client.outline import Outline, outline
 from holdfast.client.streams import Chunk, StreamInfo, checked_offset, chunks, streams
 from holdfast.declare import Agent
 from holdfast.errors import (
@@ -500,6 +501,25 @@ class Run(Generic[R_co]):
             ```
         """
         return await checkpoints(self._client, self.id)
+
+    async def outline(self, *, buckets: int = 240, under: str | None = None) -> Outline:
+        """Look at its history in groups of calls, however long it is: how many of each name, and when they ended.
+
+        Args:
+            buckets: In how many pieces the time is cut, in which calls are counted.
+            under: The key of a group, to see what is in it; all of the run unless given.
+
+        Raises:
+            UnknownRun: There is no such run.
+            BadArguments: `buckets` or `under` cannot be used.
+
+        Example:
+            ```python
+            for group in (await run.outline()).groups:
+                print(group.name, group.count, group.failed)
+            ```
+        """
+        return await outline(self._client, self.id, buckets, under)
 
     def steps(self, *, after: int = -1, limit: int | None = None, dropped: bool = False) -> AsyncIterator[StepInfo]:
         """Iterate over its calls, in the order in which they were first recorded. Values are read when they are asked for.

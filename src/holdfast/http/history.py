@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from holdfast.client.history import Snapshot, StepInfo
+from holdfast.client.outline import Outline
 from holdfast.http.routes import Call, Input, Nothing
 
 
@@ -20,6 +21,13 @@ class Behind(Input):
 
 class At(Input):
     at: int | None = Field(None, ge=0, description="Up to this event; unless given, up to now.")
+
+
+class Pieces(Input):
+    buckets: int = Field(
+        240, ge=1, le=1000, description="In how many pieces the time is cut, in which calls are counted."
+    )
+    under: str | None = Field(None, max_length=10_000, description="The key of a group, to see what is in it.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +86,7 @@ async def state(call: Call[At, None]) -> OneState:
     if found is None:
         return OneState(None)
     return OneState(StoredState(found.seq, found.era, found.at, found.folded, await found.value()))
+
+
+async def outline(call: Call[Pieces, None]) -> Outline:
+    return await call.hf.get(call["id"]).outline(buckets=call.query.buckets, under=call.query.under)

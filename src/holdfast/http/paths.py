@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from holdfast.client.info import RunEvent
+from holdfast.client.outline import Outline
 from holdfast.client.streams import Chunk
 from holdfast.http import (
     announcements,
@@ -44,6 +45,8 @@ PATHS: Final[tuple[Endpoint, ...]] = (
              history.steps, "read", history.Steps, query=history.Behind),
     Endpoint("GET", "/api/runs/{id}/steps/{step}", "One call with its arguments and result, by its number or key.",
              history.step, "read", history.WholeStep, slashes=True),
+    Endpoint("GET", "/api/runs/{id}/outline", "Its calls in groups, with how many ended when, however many there are.",
+             history.outline, "read", Outline, query=history.Pieces),
     Endpoint("GET", "/api/runs/{id}/snapshot", "What it has come to: goal, plan, waits, messages, spending, runs below it.",
              history.snapshot, "read", history.WholeSnapshot),
     Endpoint("GET", "/api/runs/{id}/state", "The state it stored last, or that held at an event.", history.state, "read",
