@@ -177,6 +177,141 @@ async def test_no_announcement_in_time():
         assert await hf.run(impatient) == "no announcement 'sold' came in time"
 
 
+@holdfast.agent
+async def typed(timeout: str | None = None) -> int:
+    try:
+        return (await holdfast.next_event("sold", Order, timeout=timeout)).value.number
+    except TimeoutError:
+        return -1
+
+
+async def notes(hf, run):
+    return [event.data["text"] for event in await history(hf, run) if event.kind == "note"]
+
+
+async def test_one_that_is_not_of_the_type_is_passed_over_and_told(caplog):
+    async with holdfast.testing.open(agents=[typed]) as hf:
+        run = await hf.start(typed, id="r")
+        await subscribed(hf, "r")
+        bad = await hf.publish("sold", {"number": "seven"})
+        await hf.publish("sold", None)
+        await hf.publish("sold", Order(7))
+        assert await run.result() == 7
+        first, second = await notes(hf, "r")
+        assert first.startswith(f"announcement 'sold', {bad}, was passed over: ") and "number" in first
+        assert "was passed over" in second
+        assert caplog.text.count("was passed over, and the next one is waited for") == 2
+
+
+@pytest.mark.slow
+async def test_a_crash_at_any_time_passes_the_same_ones_over():
+    passes = 0
+    async for hf in holdfast.testing.crash_everywhere(agents=[typed]):
+        run = await hf.start(typed, "1h", id="r")
+        await subscribed(hf, "r")
+        await hf.publish("sold", "bad", key="1")
+        await hf.publish("sold", Order(7), key="2")
+        await hf.publish("sold", "bad", key="3")
+        assert await run.result() == 7
+        assert len(await notes(hf, "r")) == 1
+        passes += 1
+    assert passes > 5
+
+
+async def test_one_that_was_passed_over_stays_so_for_code_that_could_read_it():
+    @holdfast.agent(name="changes")
+    async def before() -> list[Any]:
+        return [(await holdfast.next_event("sold", int)).value, await holdfast.receive("go")]
+
+    @holdfast.agent(name="changes")
+    async def after() -> list[Any]:
+        return [(await holdfast.next_event("sold")).value, await holdfast.receive("go")]
+
+    async with holdfast.testing.open(agents=[before]) as hf:
+        run = await hf.start(before, id="r")
+        await subscribed(hf, "r")
+        for value in ("text", 3):
+            await hf.publish("sold", value)
+        await run.wait("waiting", waits_for="message")
+        assert len(await notes(hf, "r")) == 1
+        hf.deploy([after])
+        await hf.crash()
+        await hf.get("r").send("go", 1)
+        assert await hf.get("r").result() == [3, 1]
+
+
+async def test_the_time_to_wait_goes_on_while_some_are_passed_over():
+    async with holdfast.testing.open(agents=[typed]) as hf:
+        run = await hf.start(typed, "1h", id="r")
+        await subscribed(hf, "r")
+        began = hf.clock.now()
+        for minutes in ("40m", "15m"):
+            await hf.advance(minutes)
+            await hf.publish("sold", "bad")
+        assert await run.result() == -1
+        assert len(await notes(hf, "r")) == 2
+        assert hf.clock.now() - began < 65 * 60_000
+        fired = [event for event in await history(hf, "r") if event.kind == "timer.set"]
+        assert len(fired) == 1
+
+
+async def test_one_that_does_not_fit_an_agent_fails_none_of_those_gathered_with_it():
+    @holdfast.agent(on=On("sold", batch=Batch(10, "5s")))
+    async def lists(orders: list[Order]) -> list[int]:
+        return [order.number for order in orders]
+
+    @holdfast.agent(on=On("sold", debounce="5s"))
+    async def last(order: Order) -> int:
+        return order.number
+
+    async with holdfast.testing.open(agents=[lists, last]) as hf:
+        for value in (Order(1), {"number": "x"}, Order(2), "nonsense"):
+            await hf.publish("sold", value)
+        await hf.advance("10s")
+        assert await hf.get((await hf.runs(agent="lists"))[0].id).result() == [1, 2]
+        assert await hf.get((await hf.runs(agent="last"))[0].id).result() == 2
+        assert [len(await hf.deliveries(trigger=name, status="dead")) for name in ("lists", "last")] == [2, 2]
+
+
+async def test_a_message_that_is_not_of_the_type_is_received_and_the_agent_may_go_on():
+    """A message has an address, so its agent hears of it; unlike an announcement, which is for whoever can read it."""
+
+    @holdfast.agent
+    async def patient() -> int:
+        while True:
+            try:
+                return await holdfast.receive("order", int)
+            except holdfast.BadArguments:
+                await holdfast.note("no number")
+
+    async with holdfast.testing.open(agents=[patient]) as hf:
+        run = await hf.start(patient, id="r")
+        for value in ("text", None, 3):
+            await run.send("order", value)
+        assert await run.result() == 3
+        assert await notes(hf, "r") == ["no number", "no number"]
+
+
+async def test_a_message_that_failed_its_run_is_read_again_by_a_retry():
+    @holdfast.agent(name="strict")
+    async def strict() -> int:
+        return await holdfast.receive("order", int)
+
+    @holdfast.agent(name="strict")
+    async def lenient() -> str:
+        return await holdfast.receive("order", str)
+
+    async with holdfast.testing.open(agents=[strict]) as hf:
+        run = await hf.start(strict, id="r")
+        await run.send("order", "text")
+        with pytest.raises(holdfast.RunFailed, match="has another form than expected"):
+            await run.result()
+        hf.deploy([lenient])
+        await hf.crash()
+        await hf.get("r").retry()
+        assert await hf.get("r").result() == "text"
+
+
 async def test_checkpoints_carry_what_is_waited_for_and_what_came():
     @holdfast.agent
     async def counts() -> list[int]:

@@ -3,6 +3,10 @@
 To publish is an outcome, and the announcement is written with it. To wait is a subscription, which is written with an event at
 the first call for a name and a match, and then a `receive` on a topic of its own: what comes is a message, so it is kept, carried
 over checkpoints and replayed like any other. Which topics the run has subscribed to is a choice that checkpoints carry.
+
+A value that is not of the type that the agent waits for is passed over, because its publisher knows nothing of this run. A note in
+the history says so, under a key that has the number of the message. What was passed over once stays so, also for code whose type
+it would fit: nothing may happen in the middle of what is recorded.
 """
 
 from __future__ import annotations
@@ -13,15 +17,18 @@ from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from holdfast.engine.attempt import Call, Site
-from holdfast.engine.calls import ReceiveCall, opened
-from holdfast.errors import NotInRun
+from holdfast.engine.calls import NoteCall, ReceiveCall, contents
+from holdfast.engine.loop import GateFuture
+from holdfast.errors import NotInRun, NotStorable
 from holdfast.runtime import NextEvent, Publish, Receive
 from holdfast.store.announcements import NewAnnouncement, NewSubscription
-from holdfast.values.codec import digest, preview
+from holdfast.values.codec import UNTYPED, digest, preview
 from holdfast.words.announcements import Announcement, keyed_id, nth_id, told_match, topic_of
 from holdfast.words.durations import moment
+from holdfast.words.harmless import logger
 from holdfast.words.model import Event
 
+_log = logger("holdfast")
 _CHOICE: Final = "awaits"
 _lock: Final = threading.Lock()  # a body may publish from several threads
 
@@ -100,13 +107,25 @@ class SubscribeCall(Call):
         self.attempt.pen.record("announcement.awaited", self.key, data, announces=[NewSubscription(name, match)])
 
 
+class PassOverCall(NoteCall):
+    """Notes that an announcement was passed over. Which one it was identifies the call: the reason may read otherwise later."""
+
+    __slots__ = ()
+
+    def __init__(self, site: Site, label: str, event: str, id: str, why: str) -> None:
+        text = f"announcement {event!r}, {id}, was passed over: {why}"
+        self._stored = UNTYPED.store({"text": text, "data": {"announcement": id}}, "note")[0]
+        self._data = {"text": text[:2000]}
+        Call.__init__(self, site.attempt, site.key(label), label, digest(json.dumps([event, id])), f"{event}, {id}")
+
+
 class NextEventCall(ReceiveCall):
     """Waits for the next announcement."""
 
-    __slots__ = ("_event", "_subscribe")
+    __slots__ = ("_event", "_site", "_subscribe")
 
     def __init__(self, site: Site, request: NextEvent) -> None:
-        topic, self._event = topic_of(request.name, request.match), request.name
+        topic, self._event, self._site = topic_of(request.name, request.match), request.name, site
         known = topic in site.attempt.kept.choices.get(_CHOICE, ())
         self._subscribe = None if known else SubscribeCall(site, request)
         super().__init__(site, Receive(topic, request.shape, request.timeout_ms))
@@ -118,8 +137,31 @@ class NextEventCall(ReceiveCall):
             choices[_CHOICE] = sorted({*choices.get(_CHOICE, ()), self._topic})
         return (yield from super().wait())
 
+    def passed_over(self, event: Event) -> Generator[Any, Any, bool]:
+        """Pass over one whose value is not of the type, or that was passed over before."""
+        attempt, label, why = self.attempt, f":passed.{event.seq}", ""
+        if attempt.identity.coming(self._site.path, label) not in attempt.journal.closed:
+            try:
+                contents(attempt, self._shape, event)
+            except NotStorable as error:
+                why = str(error)
+            else:
+                return False
+        id = event.data.get("announcement", "")
+        if attempt.life.live:
+            _log.warning(
+                "run %r: announcement %r, %s, was passed over, and the next one is waited for: %s",
+                attempt.run.id,
+                self._event,
+                id,
+                why,
+            )
+        self.future = GateFuture(loop=attempt.life.loop)  # for the next one; the time of both is one
+        yield from PassOverCall(self._site, label, self._event, id, why).wait()
+        return True
+
     def open(self, event: Event) -> Announcement[Any]:
-        value = opened(self.attempt, self._topic, self._shape, event)
+        value = contents(self.attempt, self._shape, event)
         data = event.data  # a message that a fork was given in its place says nothing of these
         id, at = data.get("announcement", ""), moment(data.get("at", event.at))
         return Announcement(self._event, value, id, at, data.get("run"))

@@ -156,22 +156,35 @@ class ReceiveCall(Call):
     def wait(self) -> Generator[Any, Any, Any]:
         attempt, mailbox = self.attempt, self.attempt.inbox.mailbox
         yield from attempt.enter(self)
-        event = mailbox.take(self._topic)
-        if event is None:
-            mailbox.wait("message", self._topic, self.future)
-            attempt.parking.waits[self.key] = Wait("message", None, self._topic)
-            if self._timer is not None:
-                self._timer.calls_back(self._timed_out)
-            try:
-                event = yield from attempt.rest(self)
-            except asyncio.CancelledError:
-                mailbox.forget("message", self._topic, self.future)
-                raise
-            finally:
-                attempt.parking.waits.pop(self.key, None)
-                if self._timer is not None:
-                    self._timer.cancel()
-        return self.open(event)
+        timed = False
+        try:
+            while True:
+                late = self.future.done()  # while one was passed over
+                event = None if late else mailbox.take(self._topic)
+                if event is None:
+                    if not late:
+                        mailbox.wait("message", self._topic, self.future)
+                    attempt.parking.waits[self.key] = Wait("message", None, self._topic)
+                    if self._timer is not None and not timed:
+                        timed = True
+                        self._timer.calls_back(self._timed_out)
+                    try:
+                        event = yield from attempt.rest(self)
+                    except asyncio.CancelledError:
+                        mailbox.forget("message", self._topic, self.future)
+                        raise
+                    finally:
+                        attempt.parking.waits.pop(self.key, None)
+                if not (yield from self.passed_over(event)):
+                    return self.open(event)
+        finally:
+            if self._timer is not None and timed:
+                self._timer.cancel()
+
+    def passed_over(self, event: Event) -> Generator[Any, Any, bool]:
+        """Pass a message over that is not for this call; True if it was. Those that somebody sent are read as they come."""
+        return False
+        yield
 
     def open(self, event: Event) -> Any:
         """Make of a message what the agent gets."""
@@ -252,8 +265,13 @@ class PlanCall(ProgressCall):
 
 
 def opened(attempt: Attempt, topic: str, shape: Shape, letter: Event) -> Any:
-    """The value of a message. Runs of versions that dropped what a type had no field for go on so."""
+    """The value of a message; `BadArguments` if it is not of the type."""
     try:
-        return shape.load(attempt.pen.text_of(letter), drop=attempt.run.identity is None)
+        return contents(attempt, shape, letter)
     except NotStorable as error:
         raise BadArguments(f"a message on the topic {topic!r} has another form than expected: {error}") from None
+
+
+def contents(attempt: Attempt, shape: Shape, letter: Event) -> Any:
+    """The value of a message. Runs of versions that dropped what a type had no field for go on so."""
+    return shape.load(attempt.pen.text_of(letter), drop=attempt.run.identity is None)

@@ -109,13 +109,14 @@ def next_event(
 
     Args:
         name: The name under which it is published.
-        type: The type of its value; without one it is plain data.
+        type: The type of its value; without one it is plain data. One whose value is not of the type is passed over: a note in the
+            history and the log tell of it.
         match: Fields of the value, and what they must have; others do not wake the run. Each match is waited for apart.
         timeout: How long to wait; without one, for ever.
 
     Raises:
         TimeoutError: None came in time.
-        BadArguments: The name or the match cannot be used, or a value is not of the type.
+        BadArguments: The name or the match cannot be used.
 
     Example:
         ```python
@@ -152,6 +153,9 @@ def subscribed(spec: AgentSpec) -> TriggerSpec:
             if not on.if_(Announcement(name, plain, delivery.id, at, told.get("run"))):
                 return None
         if gathers(on):
+            _argument(
+                spec, joined([text]) if most_of(on) else text
+            )  # one that does not fit must not fail those beside it
             where, position = bucket(on.by, plain), int(told["position"])
             return Gather(spec.name, delivery.id, where, position, text, most_of(on), quiet_ms(on), within_ms(on))
         return Start(agent, _argument(spec, text))

@@ -28,7 +28,8 @@ def receive(topic: str, type: Any = Any, /, *, timeout: Duration | None = None) 
 
     Raises:
         TimeoutError: No message came in time.
-        BadArguments: The topic cannot be used.
+        BadArguments: The topic cannot be used; or the message is not of the type. It counts as received then, so an agent that
+            catches this goes on with the next one.
 
     Example:
         ```python
@@ -47,7 +48,7 @@ def receive_nowait(topic: str, type: Any = Any, /) -> Any:
     """Take every message of a topic that has arrived and was not received yet; an empty list if there is none.
 
     Raises:
-        BadArguments: The topic cannot be used.
+        BadArguments: The topic cannot be used; or a message is not of the type. That one is received, the others are not.
 
     Example:
         ```python
