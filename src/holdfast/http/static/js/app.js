@@ -83,8 +83,17 @@ async function began() {
   following = true;
   await counted();
   const first = await read("api/events?limit=1&kinds=approval");
-  if (first.ok) inbox(() => counted(), first.data.position ?? 0);
+  if (first.ok) inbox(() => heard(), first.data.position ?? 0);
   else setInterval(() => document.hidden || counted(), 15_000);
+}
+
+let hearing = 0;
+function heard() {
+  clearTimeout(hearing);
+  hearing = setTimeout(() => {
+    counted();
+    set({ asked: (get("asked") ?? 0) + 1 });
+  }, 200);
 }
 
 /** How many open questions wait for the person who looks. */

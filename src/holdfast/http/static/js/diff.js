@@ -1,0 +1,33 @@
+// A difference on the page: lines with signs, and the words that differ marked.
+
+import { h } from "./dom.js";
+import { lines, words } from "./difference.js";
+
+/** Two texts, line by line. */
+export function diff(one, other, label = "The change") {
+  const all = lines(one, other);
+  const made = [];
+  for (let at = 0; at < all.length; at += 1) {
+    const [sign, text] = all[at];
+    if (sign === "…") made.push(h("p.diff-skip", `${text} lines are the same`));
+    else if (sign === "-" && all[at + 1]?.[0] === "+" && all[at - 1]?.[0] !== "-" && all[at + 2]?.[0] !== "+") {
+      const [left, right] = words(text, all[at + 1][1]);
+      made.push(line("-", marked(left)), line("+", marked(right)));
+      at += 1;
+    } else made.push(line(sign, text));
+  }
+  return h("div.diff", { role: "figure", "aria-label": label }, made);
+}
+
+const marked = (pieces) => pieces.map(([text, differs]) => (differs && text.trim() ? h("mark", text) : text));
+const line = (sign, text) =>
+  h("div.diff-line", { class: sign === "+" ? "add" : sign === "-" ? "del" : "" }, h("span.sign", { "aria-label": { "+": "added", "-": "taken out" }[sign] ?? "same" }, sign === "=" ? " " : sign), h("code", text));
+
+/** A value in lines that can be compared: an object has one line for each of its fields. */
+export function outlined(value) {
+  if (typeof value === "string") return value;
+  if (value === null || typeof value !== "object" || Array.isArray(value)) return JSON.stringify(value, null, 2) ?? "";
+  const wide = Math.min(Math.max(...Object.keys(value).map((key) => key.length), 0), 24);
+  return Object.entries(value).map(([key, each]) => `${`${key}:`.padEnd(wide + 2)} ${flat(each)}`).join("\n");
+}
+const flat = (value) => (Array.isArray(value) && value.every((each) => each === null || typeof each !== "object") ? value.map((each) => JSON.stringify(each)).join(", ") : JSON.stringify(value));

@@ -1,0 +1,125 @@
+// Agents: what workers have published, and a form that starts one.
+
+import { h, path, swap } from "../dom.js";
+import { read, write } from "../api.js";
+import { form } from "../form.js";
+import { button, copied, ghosts, icon, problem } from "../parts.js";
+import { command, count, dollars, spoken } from "../say.js";
+import { get, may } from "../store.js";
+import { span } from "../time.js";
+
+export function open(context) {
+  let { params } = context;
+  let agents = [];
+  const list = h("section.panel.agents", ghosts(5));
+  const side = h("div.start-place");
+  const element = h("div", h("div.head", h("div.head-line", h("h1", "Agents"), h("p.dim", "what workers have published; nothing is configured here")), h("div.acts", button("Schedules and triggers", { name: "clock", href: "schedules" }))), h("div.agents-two", list, side));
+
+  const fill = async () => {
+    const answer = await read("api/agents");
+    if (!answer.ok) return swap(list, problem(answer.error, fill));
+    agents = answer.data.agents;
+    draw();
+  };
+  const draw = () => {
+    if (!agents.length) {
+      swap(list, h("div.empty", h("h2", "No worker has published an agent"), h("p.dim", "Start one beside your code:"), h("pre", "holdfast worker FILE.py")));
+      return swap(side);
+    }
+    const chosen = agents.find((each) => each.name === params.name) ?? null;
+    const numbers = agents.some((each) => each.day);
+    swap(list, h("table.plain.agents-table", { "aria-label": "Agents" },
+      h("thead", h("tr", h("th", { scope: "col" }, "Agent"), h("th", { scope: "col" }, "Served"), h("th.only-wide", { scope: "col" }, "Takes"), numbers && [h("th.num", { scope: "col" }, "Runs, 1 d"), h("th.num", { scope: "col" }, "Failed"), h("th.num.only-wide", { scope: "col" }, "Median"), h("th.num.only-wide", { scope: "col" }, "A run costs")])),
+      h("tbody", agents.map((each) => h("tr", { class: each === chosen ? "chosen" : "", data: { row: each.name }, tabIndex: 0, onclick: (event) => { if (!event.target.closest("a")) context.go(path("agents", each.name)); } },
+        h("td", h("a.mono.strong", { href: path("agents", each.name) }, each.name), each.version && h("span.dim", `@${each.version}`), !each.served && h("p.stop-ink", "no worker serves it now")),
+        h("td", each.served ? h("span.kelp-ink.nowrap", "by live workers") : h("span.dim", "not now"), each.versions.length > 1 && h("p.dim", `versions ${each.versions.join(", ")}`)),
+        h("td.only-wide.dim.mono.takes", takes(each.schema)),
+        numbers && [h("td.num", count(each.day?.runs ?? 0)), h("td.num", each.day?.failed ? h("span.bad-ink", count(each.day.failed)) : h("span.dim", "–")), h("td.num.only-wide", each.day?.median_ms ? spoken(each.day.median_ms) : h("span.dim", "–")), h("td.num.only-wide", each.day?.usd ? dollars(each.day.usd) : h("span.dim", "–"))])))));
+    swap(side, chosen ? starter(chosen, context) : h("section.panel.start", h("p.dim", may("write") ? "Choose an agent to start a run of it." : "Your token may look and not start.")));
+    if (chosen) context.title(chosen.name);
+  };
+  fill();
+  const timer = setInterval(() => document.hidden || fillQuietly(), 15_000);
+  const fillQuietly = async () => {
+    const answer = await read("api/agents");
+    if (answer.ok && JSON.stringify(answer.data.agents) !== JSON.stringify(agents) && !side.contains(document.activeElement)) {
+      agents = answer.data.agents;
+      draw();
+    }
+  };
+  return { element, close: () => clearInterval(timer), changed(next) { params = next.params; draw(); return true; } };
+}
+
+const takes = (schema) => Object.keys(schema.properties ?? {}).join(", ") || "nothing";
+
+function starter(agent, context) {
+  const writes = may("write");
+  let said = {};
+  const id = h("input.text.mono", { type: "text", id: "start-id", value: offered(agent.name), autocomplete: "off", spellcheck: "false", autocapitalize: "none" });
+  const taken = h("p.hint");
+  const usd = h("input.text.short", { type: "text", inputmode: "decimal", placeholder: "USD", "aria-label": "Budget in dollars" });
+  const wall = h("input.text.short", { type: "text", placeholder: "time, 2h", "aria-label": "Budget of time" });
+  const labels = h("input.text.mono", { type: "text", id: "start-labels", placeholder: "name=value, …", autocomplete: "off", spellcheck: "false" });
+  const wrong = h("div");
+  const shown = h("pre");
+  const tell = () => {
+    const { value } = fields.read();
+    said = value ?? {};
+    swap(shown, ["holdfast run", command(`FILE.py:${agent.name}`), ...Object.entries(said).map(([key, each]) => `--arg ${command(`${key}=${typeof each === "string" ? each : JSON.stringify(each)}`)}`), id.value && `--id ${command(id.value)}`, budget() && `--budget ${command(Object.entries(budget()).map(([key, each]) => `${key}=${each}`).join(","))}`].filter(Boolean).join(" \\\n  "),
+      `\n\ncurl ${command(new URL("api/runs", document.baseURI).href)} -H "Authorization: Bearer $TOKEN" \\\n  --json ${command(JSON.stringify(body()))}`);
+  };
+  const budget = () => (usd.value.trim() || wall.value.trim() ? { ...(usd.value.trim() && { usd: Number(usd.value) }), ...(wall.value.trim() && { wall: wall.value.trim() }) } : null);
+  const body = () => ({ agent: agent.name, kwargs: said, ...(id.value.trim() && { id: id.value.trim() }), ...(labels.value.trim() && { labels: named(labels.value) }), ...(budget() && { budget: budget() }) });
+  const fields = form(agent.schema, undefined, { layout: "stacked", label: `Arguments of ${agent.name}`, changed: () => { fields.clear(); tell(); } });
+  let asking = 0;
+  id.addEventListener("input", () => {
+    tell();
+    clearTimeout(asking);
+    asking = setTimeout(async () => {
+      const typed = id.value.trim();
+      swap(taken);
+      if (!typed) return;
+      if (!/^[\w.:@-]{1,200}$/.test(typed)) return swap(taken, h("span.bad-ink", "An id has letters, digits and . : @ _ - only, at most 200."));
+      const answer = await read(path("api", "runs", typed));
+      if (answer.ok && id.value.trim() === typed) swap(taken, h("span.ask-ink", "There is a run with this id. The same arguments are the same run, others are refused."));
+    }, 300);
+  });
+  for (const each of [usd, wall, labels]) each.addEventListener("input", tell);
+  const start = button("Start", { name: "play", kind: "primary", type: "submit" });
+  const element = h("form.panel.start", { "aria-label": `Start ${agent.name}`, novalidate: true, onsubmit: async (event) => {
+    event.preventDefault();
+    swap(wrong);
+    const { value, errors } = fields.read();
+    said = value ?? {};
+    if (usd.value.trim() && !(Number(usd.value) > 0)) errors.push({ path: ["budget"], message: "a budget is a number of dollars above 0" });
+    if (wall.value.trim() && span(wall.value) === null) errors.push({ path: ["budget"], message: "a time is written 2h, 30m or 5 days" });
+    if (errors.length) {
+      const left = fields.show(errors);
+      if (left.length) swap(wrong, problem({ code: "bad_arguments", message: left[0].message }));
+      return;
+    }
+    start.disabled = true;
+    const answer = await write("api/runs", body());
+    start.disabled = false;
+    if (answer.ok) return context.go(path("runs", answer.data.run.id));
+    const at = answer.error.details?.path ?? guess(answer.error.message, agent.schema);
+    const left = at ? fields.show([{ path: at.filter((each) => each !== "kwargs"), message: answer.error.message }]) : [answer.error];
+    if (left.length) swap(wrong, problem(answer.error));
+  } },
+  h("header.sub", h("h2", "Start ", h("code", agent.name)), agent.version && h("span.dim", `version ${agent.version}`)),
+  agent.schema.description && h("p.dim", agent.schema.description),
+  !agent.served && h("p.stop-ink", icon("warn"), " No worker serves it now; the run waits for one."),
+  writes && [fields.element, h("div.start-more",
+    h("div.start-field", h("label", { for: "start-id" }, h("span.strong", "id")), id, taken),
+    h("div.start-field", h("label", { for: "start-labels" }, h("span.strong", "labels")), labels),
+    h("div.start-field", h("label", h("span.strong", "budget")), h("div.budget", usd, wall))),
+  h("details.as", h("summary", "As a command"), shown, h("button.link", { type: "button", onclick: () => copied(shown.textContent, "The command") }, "copy")), wrong,
+  h("footer", h("span.dim", `${get("me").name} starts it, the audit says so`), start)],
+  !writes && h("p.dim", "Your token may look and not start."));
+  if (writes) tell();
+  return element;
+}
+
+const offered = (name) => `${name.replace(/[^\w.:@-]/g, "_")}-${Math.random().toString(36).slice(2, 8)}`;
+const named = (text) => Object.fromEntries(text.split(",").map((each) => each.trim()).filter(Boolean).map((each) => [each.split("=")[0].trim(), each.split("=").slice(1).join("=").trim()]));
+const guess = (message, schema) => Object.keys(schema.properties ?? {}).filter((key) => new RegExp(`(^|[^\\w])${key.replace(/\W/g, "\\$&")}([^\\w]|$)`).test(message)).slice(0, 1).map((key) => [key])[0] ?? null;

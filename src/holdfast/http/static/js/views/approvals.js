@@ -1,0 +1,119 @@
+// Approvals: the inbox, and one question beside it; on a phone one after the other.
+
+import { h, path, swap } from "../dom.js";
+import { read } from "../api.js";
+import { ghosts, problem, toast } from "../parts.js";
+import { many, ms } from "../say.js";
+import { get, may, on, set } from "../store.js";
+import { inbox } from "./approvals/inbox.js";
+import { Question, waiting } from "./approvals/question.js";
+
+const DID = { approve: "Approved", deny: "Denied", answer: "Answered", delegate: "Passed on" };
+
+export function open(context) {
+  let { params, narrow } = context;
+  let lists = null;
+  let shown = null; // the Question that is open
+  let own = 0;
+  const alone = Boolean(get("me")?.question) || !may("read"); // a link of one question opens that, and nothing beside it
+  const element = h("div.approvals");
+  const left = h("div.inbox-place", ghosts(6));
+  const right = h("div.question-place");
+  const offs = [];
+  const letters = (map) => offs.push(context.keys(map));
+
+  const draw = () => {
+    if (narrow || alone) {
+      if (params.id) swap(element, right);
+      else swap(element, h("div.head", h("div", h("h1", "Approvals"), h("p.dim", lists ? (lists.mine.length ? `${many(lists.mine.length, "waits", "wait")} for you` : "nothing waits for you") : ""))), left);
+    } else swap(element, h("div.two", left, right));
+  };
+
+  const list = async () => {
+    if (alone) return;
+    const [mine, open_, past] = await Promise.all([read("api/approvals?mine=true&limit=200"), read("api/approvals?limit=200"), read("api/approvals?open=false&limit=200")]);
+    if (!open_.ok) return swap(left, problem(open_.error, list));
+    const own_ = new Set(mine.ok ? mine.data.approvals.map((each) => each.id) : []);
+    const all = open_.data.approvals.map((each) => ({ ...each, mine: own_.has(each.id) })).sort(urgent);
+    const decided = (past.ok ? past.data.approvals : []).filter((each) => each.status !== "open").sort((one, other) => ms(other.decided_at ?? other.expires_at ?? other.asked_at) - ms(one.decided_at ?? one.expires_at ?? one.asked_at)).slice(0, 30);
+    lists = { mine: all.filter((each) => each.mine), others: all.filter((each) => !each.mine), decided };
+    set({ mine: lists.mine.length });
+    const scrolled = left.firstElementChild?.scrollTop;
+    const focused = left.contains(document.activeElement) ? document.activeElement.dataset.row : null;
+    swap(left, inbox(lists, params.id));
+    if (scrolled) left.firstElementChild.scrollTop = scrolled;
+    if (focused) [...left.querySelectorAll("[data-row]")].find((each) => each.dataset.row === focused)?.focus();
+    if (!narrow && !params.id) {
+      const first = lists.mine[0] ?? lists.others[0];
+      if (first) one(first.id);
+      else swap(right, h("article.question.none", h("div.empty", h("h2", "Nothing waits for a person"), h("p.dim", "Questions of agents, steps in doubt, budgets and loops appear here the moment they are asked."))));
+    }
+    if (narrow && !params.id) draw();
+  };
+
+  const one = async (id) => {
+    const mine = ++own;
+    shown?.close();
+    shown = null;
+    swap(right, waiting());
+    mark(id);
+    const answer = await read(path("api", "approvals", id));
+    if (mine !== own) return;
+    if (!answer.ok) return swap(right, h("article.question", h("div.q-scroll", h("div.q-wide", problem(answer.error, () => one(id))))));
+    show(answer.data.approval);
+  };
+
+  const show = (item) => {
+    shown?.close();
+    shown = new Question(item, { narrow, say: context.say, keys: letters, back: alone ? null : get("mine") > 0 ? `${get("mine")} for you` : "Approvals", done: (now_, how) => {
+      if (how !== "renew") {
+        const needs = now_.status === "open" && how === "approve" ? `; ${now_.votes.filter((each) => each.yes).length} of ${now_.needs ?? "several"} agree` : "";
+        toast(`${DID[how] ?? "Done"}${needs}`);
+        list();
+      }
+      show(now_);
+    } });
+    context.title(item.question.slice(0, 60));
+    swap(right, shown.element);
+    mark(item.id);
+  };
+
+  const mark = (id) => {
+    for (const each of left.querySelectorAll(".inbox-item")) id === each.dataset.row ? each.setAttribute("aria-current", "true") : each.removeAttribute("aria-current");
+  };
+
+  const heard = on(["asked"], async () => {
+    list();
+    if (!shown) return;
+    const id = shown.item.id;
+    const answer = await read(path("api", "approvals", id));
+    if (answer.ok && shown?.item.id === id) shown.renew(answer.data.approval);
+  });
+
+  draw();
+  list();
+  if (params.id) one(params.id);
+  return {
+    element,
+    close() {
+      heard();
+      shown?.close();
+    },
+    changed(next) {
+      if (next.narrow !== narrow) return false;
+      const before = params.id;
+      params = next.params;
+      if (narrow || alone) draw();
+      if (params.id && params.id !== before) one(params.id);
+      else if (!params.id) list();
+      if (!params.id) context.title();
+      return true;
+    },
+  };
+}
+
+// What ends first comes first; then what was asked first.
+function urgent(one, other) {
+  const left = (each) => ms(each.expires_at) ?? Infinity;
+  return left(one) - left(other) || ms(one.asked_at) - ms(other.asked_at);
+}

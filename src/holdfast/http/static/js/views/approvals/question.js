@@ -1,0 +1,338 @@
+// One question: where it comes from, what is decided, your change, who said what, what happened before, and the bar that decides.
+
+import { h, path, swap } from "../../dom.js";
+import { read, write } from "../../api.js";
+import { diff, outlined } from "../../diff.js";
+import { told } from "../../events.js";
+import { brief, form } from "../../form.js";
+import { ask, button, choice, copied, facts, ghosts, icon, problem, runLink, strand, tree, value as shownValue, who } from "../../parts.js";
+import { age, dollars, exact, ms, now, people, seconds, spoken } from "../../say.js";
+import { get, may } from "../../store.js";
+import { cut, poses } from "../../text.js";
+import { ended, isChanged, kindOf, otherwise, saidBy } from "./kinds.js";
+
+/** A question that is open in the page. `back` is what stands before it on a phone; `done` is called when it was decided. */
+export class Question {
+  constructor(item, { narrow, back, done, keys, say }) {
+    Object.assign(this, { item, narrow, back, done, say, kind: kindOf(item), shows: "form", note: "", trouble: null, theirs: null });
+    this.mine = item.data;
+    this.left = h("span.q-left");
+    this.top = h("div.q-trouble");
+    this.shown = h("section.q-shown");
+    this.change = h("section.q-change");
+    this.past = h("section.q-past", { hidden: true });
+    this.acts = h("div.q-acts", { role: "group", "aria-label": "Decide" });
+    this.said = h("section.q-said");
+    const column = (...inside) => h("div.q-col", inside);
+    this.element = h("article.question", { "aria-label": "Question" },
+      h("div.q-scroll", h("div.q-wide", this.#head(), this.top, h("div.q-cols", narrow ? column(this.shown, this.change, this.said, this.past) : [column(this.shown, this.past), column(this.change, this.said)]))), this.acts);
+    this.#drawShown();
+    this.#drawSaid();
+    this.#drawActs();
+    this.#drawPast();
+    this.#tick();
+    this.timer = setInterval(() => this.#tick(), 1000);
+    const letter = (name) => () => { const found = this.acts.querySelector(`[data-key="${name}"]`); if (!found || found.disabled) return false; found.click(); };
+    keys({ a: letter("a"), d: letter("d"), p: letter("p"), e: () => (this.form ? this.form.focus() : false), y: () => copied(this.item.id, "The id") });
+  }
+
+  close() {
+    clearInterval(this.timer);
+  }
+
+  get open() {
+    return this.item.status === "open";
+  }
+
+  get decidable() {
+    return this.open && may("decide");
+  }
+
+  // Top
+
+  #head() {
+    const { item, narrow } = this;
+    const me = get("me");
+    const [first, rest] = saidBy(item);
+    const odd = item.to.filter(poses);
+    return h("header.q-head",
+      narrow && this.back && h("a.back", { href: "approvals" }, icon("left"), this.back),
+      h("p.q-path", item.path.map((each, at) => [at > 0 && icon("right"), h("span", each)]), may("read") ? runLink(item.run, { text: item.root }) : h("span.mono", item.root)),
+      h("h1", first), rest && h("p.q-rest.mid", rest),
+      h("div.q-meta", h("span", { title: exact(item.asked_at) }, h("span.dim", "asked "), `${age(item.asked_at)} ago`),
+        h("span", h("span.dim", "for "), people(item.to, me), item.not_by?.length > 0 && h("span.dim", `, not ${item.not_by.join(", ")}`), odd.length > 0 && h("span.chip.stop", icon("warn"), "letters of two alphabets")),
+        this.open ? h("span", h("span.dim", "if nobody decides: "), otherwise(item)) : h("span", h("span", { class: `said-${item.decision ?? "none"}` }, ended(item)), item.decided_by && ` by ${item.decided_by}`, item.decided_at && h("span.dim", ` ${age(item.decided_at)} ago`)),
+        this.left));
+  }
+
+  #tick() {
+    const expires = ms(this.item.expires_at);
+    if (!this.open || expires === null || get("line").how === "lost") return;
+    const rest = expires - now();
+    swap(this.left, icon("clock"), h("time", { title: exact(expires) }, rest > 0 ? `${rest < 600_000 ? seconds(rest) : spoken(rest)} left` : "the time is over"));
+    this.left.classList.toggle("soon", rest < 6 * 3_600_000);
+  }
+
+  // What is decided
+
+  #drawShown() {
+    const { item, kind } = this;
+    const schema = item.schema;
+    const writes = this.decidable && (kind === "ask" || (item.editable && item.kind === "approve"));
+    const title = { ask: "Your answer", in_doubt: "What is known", budget: "How much more", loop: "The calls that repeat" }[kind] ?? "What you decide";
+    if (this.item.data?.$cut !== undefined) return swap(this.shown, h("header.sub", h("h2", title)), h("p.dim", "The value is larger than a page can show; the command line shows it whole."));
+    if (writes) {
+      const start = kind === "ask" ? (item.data ?? undefined) : this.mine;
+      this.form = form(schema ?? {}, start, { was: kind === "ask" ? undefined : item.shown, changed: () => this.#edited(), label: title });
+      if (kind !== "ask") this.#edited();
+    }
+    const body = () => {
+      if (kind === "in_doubt") return this.#doubt();
+      if (kind === "loop") return h("ol.q-loop", (Array.isArray(item.shown) ? item.shown : [item.shown]).map((each) => h("li", h("code", typeof each === "string" ? each : JSON.stringify(each)))));
+      if (writes && this.shows === "form") return this.form.element;
+      const now_ = kind === "ask" && !this.open ? item.data : writes ? this.mine : item.data;
+      if (now_ === null || now_ === undefined) return h("p.dim", kind === "ask" ? "Nothing is shown with it." : "Nothing is shown with it: yes or no.");
+      return this.shows === "json" || typeof now_ !== "string" ? (this.shows === "json" ? h("div.json", tree(now_)) : shownValue(now_)) : shownValue(now_);
+    };
+    const plain = typeof (this.mine ?? item.data) === "string" && !writes;
+    swap(this.shown, h("header.sub", h("h2", title), h("span.gap"), kind !== "in_doubt" && kind !== "loop" && !plain && item.data !== null && choice([["form", writes ? "Form" : "Value"], ["json", "JSON"]], this.shows, (id) => { this.shows = id; this.#drawShown(); }, "Show as")), body());
+  }
+
+  #doubt() {
+    const { item } = this;
+    const key = /\bhf_[0-9a-f]{8,}\b/.exec(item.question)?.[0];
+    return facts(
+      ["Called with", h("code", typeof item.shown === "string" ? item.shown : JSON.stringify(item.shown))],
+      ["Asked", exact(item.asked_at)], ["Step", h("code", item.key)],
+      key && ["Idempotency key", h("code", key), " ", h("button.link", { type: "button", onclick: () => copied(key, "The key") }, "copy"), h("p.dim", "Look for it where the call went: who keeps such keys knows whether it arrived.")]);
+  }
+
+  #edited() {
+    const { value, errors } = this.form.read();
+    this.errors = errors;
+    this.mine = value;
+    this.#drawChange();
+    this.#drawActs();
+  }
+
+  get changed() {
+    return this.kind !== "ask" && this.form && JSON.stringify(this.mine) !== JSON.stringify(this.item.data);
+  }
+
+  #drawChange() {
+    const { item } = this;
+    const base = item.editable && this.form ? this.mine : item.data;
+    const differs = item.kind === "approve" && JSON.stringify(item.shown) !== JSON.stringify(base);
+    const digest = h("p.q-digest.dim", icon("lock"), h("span", "You decide exactly this, ", h("code", item.digest.slice(0, 11)), ". If somebody changes it first, yours is refused."));
+    if (!this.decidable || (this.kind !== "approve" && this.kind !== "budget")) return swap(this.change, this.decidable && this.kind !== "ask" ? digest : isChanged(item) && [h("h2", "The change"), diff(outlined(item.shown), outlined(item.data))]);
+    if (!differs) return swap(this.change, digest);
+    const agreed = item.votes.filter((each) => each.yes).map((each) => each.by);
+    const before = this.changed && agreed.length ? `${agreed.join(" and ")}'s yes was for the value before; yours begins a new count.` : this.changed ? "A change begins a new count." : `${agreed.at(-1) ?? "Somebody"} changed it.`;
+    const need = item.needs === null ? "The run will say how many must agree." : item.needs > 1 ? `${item.needs} must agree to it.` : "One yes is enough, and yours is one.";
+    swap(this.change, h("header.sub", h("h2", this.changed ? "Your change" : "The change"), h("span.gap"), this.changed && h("button.link", { type: "button", onclick: () => this.#undo() }, "undo")),
+      diff(outlined(item.shown), outlined(base)), h("p.q-note", icon("warn"), h("span", before, " ", need)), digest);
+  }
+
+  #undo() {
+    this.mine = this.item.data;
+    this.#drawShown();
+    this.#edited();
+  }
+
+  // Who has said what
+
+  #drawSaid() {
+    const { item } = this;
+    const rows = [
+      ...item.votes.map((each) => ({ ...each, says: each.yes ? (each.changed ? "agreed, and changed it" : "agreed to what was shown") : "said no" })),
+      ...item.delegations.map((each) => ({ ...each, says: `passed it on to ${each.to === get("me")?.name ? "you" : each.to}` })),
+      ...(item.changes ?? []).map((each) => ({ ...each, says: "changed what is shown" })),
+    ].sort((one, other) => ms(one.at) - ms(other.at));
+    if (!item.votes.some((each) => each.by === item.decided_by) && item.decided_by) rows.push({ by: item.decided_by, at: item.decided_at, note: item.note, says: item.decision });
+    if (!rows.length) return swap(this.said, item.needs > 1 && [h("h2", "Who has said what"), h("p.dim", `Nobody yet; ${item.needs} must agree.`)]);
+    swap(this.said, h("h2", "Who has said what"), h("ul.votes", rows.map((each) => h("li", who(each.by), h("span", each.says), h("time.dim", { title: exact(each.at) }, `${age(each.at)} ago`), each.note && h("q", each.note)))));
+  }
+
+  // What happened before
+
+  async #drawPast() {
+    const { item, narrow } = this;
+    if (!may("read") || get("me").question) return;
+    const [run, events] = await Promise.all([read(path("api", "runs", item.run)), read(path("api", "runs", item.run, "events", { before: 1_000_000_000, limit: 60 }))]);
+    if (!run.ok) return;
+    const calls = events.ok ? events.data.events.filter((each) => ["step.completed", "step.failed", "run.interrupted", "message.received", "child.ended"].includes(each.kind)).slice(-3) : [];
+    this.past.hidden = !calls.length && !run.data.run.life?.length;
+    swap(this.past, h("header.sub", h("h2", "What happened before"), h("span.gap"), h("a.link", { href: path("runs", item.run) }, "The whole run")),
+      run.data.run.life?.length > 0 && h("div.q-life", strand(run.data.run, { width: narrow ? Math.min(innerWidth - 48, 560) : 600 })),
+      calls.length > 0 && h("ol.before", calls.map((each) => {
+        const torn = each.kind === "run.interrupted";
+        const took = each.data?.began ? spoken(ms(each.at) - each.data.began) : "";
+        return h("li", { class: torn ? "tear" : each.kind === "step.failed" ? "failed" : "" }, icon(torn ? "tear" : each.kind === "step.failed" ? "cross" : "check"),
+          torn ? h("span", "its process was gone; another went on") : each.data?.name ? h("span.cut", h("code", each.data.name), h("span.dim", ` ${cut(String(each.data.input ?? ""), 60)} → `), each.preview ?? "") : h("span.cut", told(each)), h("span.dim.at", took));
+      })));
+  }
+
+  // Deciding
+
+  #drawActs() {
+    if (!this.open) return swap(this.acts, h("div", h("p.dim", `It is ${ended(this.item)}${this.item.decided_by ? ` by ${this.item.decided_by}` : ""}. Nothing is left to decide.`)));
+    if (!may("decide")) return swap(this.acts, h("div", h("p.dim", "Your token may look and not decide.")));
+    const { narrow } = this;
+    const bad = (this.errors ?? []).length > 0 && this.kind !== "ask";
+    const buttons = this.#choices().map(({ text, kind, key, name, does, needs }) => button(text, { kind, key: narrow ? undefined : key, name, onclick: does, disabled: needs && bad }));
+    const passes = button("Pass on…", { key: narrow ? undefined : "p", kind: narrow ? "plain" : "", onclick: () => this.#passOn() });
+    if (narrow) return swap(this.acts, h("div", h("div.q-quick", button(this.note ? "Change the note" : "Add a note", { name: "note", kind: "plain", onclick: () => this.#noted() }), passes), h("div.q-buttons", { data: { of: String(buttons.length) } }, buttons)));
+    if (!this.field) this.field = h("input.text", { type: "text", placeholder: "Note, for the agent and the audit", "aria-label": "Note", maxlength: 2000, oninput: () => { this.note = this.field.value; } });
+    const had = document.activeElement === this.field;
+    swap(this.acts, h("div", h("div.q-by", who(get("me").name), this.field), h("div.q-buttons", passes, buttons)));
+    if (had) this.field.focus();
+  }
+
+  #choices() {
+    const { item, kind } = this;
+    const sure = (title, decision, more = {}) => () => this.#confirm(title, decision, more);
+    if (kind === "ask") return [{ text: "Answer", kind: "primary", key: "a", name: "check", does: () => this.#answer() }];
+    if (kind === "in_doubt") return [
+      { text: "Fail the step…", kind: "danger", key: "d", does: sure("Fail the step?", { decision: "answer", value: "fail" }, { yes: "Fail the step", says: "The agent gets an error. Whether it happened stays unknown.", kind: "primary danger" }) },
+      { text: "It did not, run it…", key: "r", does: sure("It did not happen: run it?", { decision: "answer", value: "run" }, { yes: "Run it", says: "The body runs again, with the same idempotency key." }) },
+      { text: "It happened…", kind: "primary", key: "a", name: "check", does: () => this.#happened() },
+    ];
+    const data = this.changed ? { data: this.mine } : {};
+    const what = brief(item.schema, this.form ? this.mine : item.data, this.narrow ? 22 : 44);
+    if (kind === "budget") {
+      const more = this.mine?.usd ? `Give ${dollars(this.mine.usd)} more` : `Give ${what || "more"}`;
+      return [{ text: "No more…", kind: "danger", key: "d", does: sure("No more?", { decision: "deny" }, { yes: "No more", says: "No further step begins, and the agent is told.", kind: "primary danger" }) },
+        { text: more, kind: "primary", key: "a", name: "check", needs: true, does: sure(`${more}?`, { decision: "approve", ...data }, { yes: more }) }];
+    }
+    if (kind === "loop") return [{ text: "Stop it…", kind: "danger", key: "d", does: sure("Stop it?", { decision: "deny" }, { yes: "Stop it", says: "The agent is told that it goes round in circles.", kind: "primary danger" }) },
+      { text: "Go on", kind: "primary", key: "a", name: "check", does: sure("Let it go on?", { decision: "approve" }, { yes: "Go on", says: "Counting begins anew." }) }];
+    return [{ text: "Deny…", kind: "danger", key: "d", does: sure("Deny it?", { decision: "deny" }, { yes: "Deny", notes: "Why? The agent gets this.", kind: "primary danger" }) },
+      { text: what ? `Approve ${what}` : "Approve", kind: "primary", key: "a", name: "check", needs: true, does: sure(what ? `Approve ${what}?` : "Approve it?", { decision: "approve", ...data }, { yes: "Approve" }) }];
+  }
+
+  async #answer() {
+    const { value, errors } = this.form.read();
+    if (errors.length) {
+      this.form.show(errors);
+      return;
+    }
+    await this.#confirm("Send this answer?", { decision: "answer", value: value === undefined ? null : value }, { yes: "Answer", body: [shownValue(value === undefined ? null : value)] });
+  }
+
+  async #happened() {
+    const result = form(this.item.schema ?? {}, undefined, { layout: "stacked", label: "Its result" });
+    await this.#confirm("It happened", null, { yes: "It happened", body: [h("p.dim", "The step is done with this result; it does not run again."), result.element], makes: () => {
+      const { value, errors } = result.read();
+      if (errors.length) {
+        result.show(errors);
+        return null;
+      }
+      return { decision: "answer", value: { result: value === undefined ? null : value } };
+    } });
+  }
+
+  async #noted() {
+    const field = h("textarea.text", { rows: 3, value: this.note, "aria-label": "Note", maxlength: 2000 });
+    const kept = await ask({ title: "Note, for the agent and the audit", body: [field], yes: "Keep it", does: () => true });
+    if (kept) this.note = field.value;
+    this.#drawActs();
+  }
+
+  async #passOn() {
+    const to = h("input.text", { type: "text", autocomplete: "off", autocapitalize: "none", "aria-label": "To whom", placeholder: "a name, or group:name" });
+    await this.#confirm("Pass it on", null, { yes: "Pass on", body: [h("label", "To whom", to), h("p.dim", "From then on it is theirs, and no longer yours to decide.")], makes: () => {
+      if (!to.value.trim()) {
+        to.setAttribute("aria-invalid", "true");
+        to.focus();
+        return null;
+      }
+      return { decision: "delegate", to: to.value.trim() };
+    } });
+  }
+
+  // A sheet says what, on whose behalf and with which note; only its own button, or Enter in it, decides.
+  async #confirm(title, decision, { yes, says, body = [], notes, kind = "primary", makes = () => decision }) {
+    const { item } = this;
+    const field = h("input.text", { type: "text", value: this.note, "aria-label": notes ?? "Note", placeholder: notes ?? "Note, for the agent and the audit", maxlength: 2000 });
+    const wrong = h("div");
+    const first = saidBy(item)[0];
+    const answer = await ask({
+      title, yes, kind,
+      body: [h("p.mid", first), says && h("p.dim", says), body, this.changed && decision?.decision === "approve" && diff(outlined(item.data), outlined(this.mine)),
+        h("p.q-sure", who(get("me").name), h("span.dim", " decides "), h("code.dim", item.digest.slice(0, 11))), field, wrong],
+      does: async () => {
+        const made = makes();
+        if (!made) return false;
+        this.note = field.value;
+        const sent = await write(path("api", "approvals", item.id), { ...made, digest: item.digest, note: this.note });
+        if (sent.status === 0) {
+          swap(wrong, problem({ code: "offline", message: "You are offline; nothing was decided.", hint: "Try again when the server answers." }));
+          return false;
+        }
+        if (sent.status === 422 || sent.status === 400) {
+          swap(wrong, problem(sent.error));
+          const at = sent.error.details?.path;
+          if (at && this.form) this.form.show([{ path: at, message: sent.error.message }]);
+          return false;
+        }
+        return sent;
+      },
+    });
+    if (!answer) return;
+    if (answer.ok) return this.done(answer.data.approval, decision?.decision ?? "answer");
+    await this.#refused(answer);
+  }
+
+  // What the server says instead. Nothing that was typed is lost.
+  async #refused(answer) {
+    const { code, message, hint, details } = answer.error;
+    const latest = answer.data?.approval ?? (await read(path("api", "approvals", this.item.id))).data?.approval ?? null;
+    if (code === "already_decided") {
+      const by = details?.decided_by ?? latest?.decided_by ?? "somebody";
+      const at = details?.decided_at ?? latest?.decided_at;
+      const decision = details?.decision ?? latest?.decision ?? "decided";
+      const changed = latest && isChanged(latest);
+      swap(this.top, h("div.q-told", { role: "alert" }, icon("people"), h("div", h("p.strong", `${by} ${decision === "answered" ? "answered" : decision} it${at ? ` ${age(at)} ago` : ""}${changed ? ", with a change" : ""}.`),
+        h("p.dim", "Yours was not needed any more; what you typed is still below."), changed && diff(outlined(latest.shown), outlined(latest.data)), latest?.note && h("q", latest.note))));
+      if (latest) this.item = { ...this.item, status: latest.status, decision: latest.decision, decided_by: latest.decided_by, decided_at: latest.decided_at };
+      this.#drawActs();
+      return this.say(`${by} has decided it`);
+    }
+    if (code === "stale" && latest) {
+      const by = latest.changes?.at(-1)?.by ?? latest.votes.at(-1)?.by ?? "Somebody";
+      const take = (mine) => {
+        this.item = latest;
+        this.mine = mine;
+        swap(this.top);
+        this.#drawShown();
+        if (this.form) this.#edited();
+        this.#drawSaid();
+        this.#drawActs();
+      };
+      const mine = this.mine;
+      const value = (title, of) => h("section", h("h3", title), h("pre.q-three", outlined(of)));
+      return swap(this.top, h("div.q-told", { role: "alert" }, icon("warn"), h("div", h("p.strong", `${by} changed it while you looked. Nothing was decided.`),
+        h("div.q-values", value("Shown to you", this.item.data), value(`${by}'s`, latest.data), this.changed && value("Yours", mine)),
+        h("div.q-take", button(`Look at ${by}'s`, { kind: "small primary", onclick: () => take(latest.data) }), this.changed && button("Keep mine", { kind: "small", onclick: () => take(mine) })))));
+    }
+    if (code === "not_allowed") return swap(this.top, h("div.q-told", { role: "alert" }, icon("lock"), h("div", h("p.strong", `It is not yours: it is for ${people(latest?.to ?? this.item.to, get("me"))}.`), h("p.dim", message))));
+    if (code === "expired") return swap(this.top, h("div.q-told", { role: "alert" }, icon("clock"), h("div", h("p.strong", `The time was over: ${otherwise(this.item)} held.`), h("p.dim", message))));
+    swap(this.top, problem({ code, message, hint }));
+  }
+
+  /** Something happened to it: take what is new, without touching what is typed. */
+  renew(item) {
+    if (item.status !== "open" && this.open) {
+      swap(this.top, h("div.q-told", { role: "status" }, icon("people"), h("div", h("p.strong", `${item.decided_by ?? "Nobody"} ${item.decision ?? item.status} it${isChanged(item) ? ", with a change" : ""}.`))));
+      this.item = { ...this.item, status: item.status, decision: item.decision, decided_by: item.decided_by, decided_at: item.decided_at };
+      this.#drawActs();
+    } else if (item.digest !== this.item.digest && this.open) {
+      swap(this.top, h("div.q-told", { role: "status" }, icon("warn"), h("div", h("p.strong", `${item.votes.at(-1)?.by ?? "Somebody"} changed it while you looked.`), h("div.q-take", button("Look at it", { kind: "small primary", onclick: () => this.done(item, "renew") })))));
+    } else {
+      this.item = { ...this.item, votes: item.votes, delegations: item.delegations, needs: item.needs };
+      this.#drawSaid();
+    }
+  }
+}
+
+export const waiting = () => h("article.question", h("div.q-scroll", h("div.q-wide", ghosts(5))));

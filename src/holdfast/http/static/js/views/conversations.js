@@ -1,0 +1,66 @@
+// Conversations: what outlives runs. The list, and one with its messages, the last first read.
+
+import { h, path, put, swap } from "../dom.js";
+import { read } from "../api.js";
+import { ghosts, icon, problem, prose, runLink, tree } from "../parts.js";
+import { age, count, exact, many } from "../say.js";
+
+const PAGE = 50;
+
+export function open(context) {
+  return context.params.id ? one(context) : list();
+}
+
+function list() {
+  const body = h("section.panel", ghosts(6));
+  const place = h("tbody");
+  const more = h("footer.foot");
+  const fill = async (after = null) => {
+    const answer = await read(path("api", "conversations", { limit: PAGE, after }));
+    if (!answer.ok) return swap(after ? more : body, problem(answer.error, () => fill(after)));
+    const { conversations, next } = answer.data;
+    if (!after) swap(body, conversations.length ? [h("table.plain.wide-table", h("thead", h("tr", h("th", { scope: "col" }, "Conversation"), h("th", { scope: "col" }, "Held by"), h("th.num", { scope: "col" }, "Messages"), h("th.num", { scope: "col" }, "Last"))), place), more] : h("div.empty", h("h2", "No conversation yet"), h("p.dim", "An agent that enters ", h("code", "holdfast.conversation(id)"), " keeps there what outlives its run.")));
+    put(place, conversations.map((each) => h("tr", { data: { row: each.id }, tabIndex: 0 }, h("td", h("a.mono.strong", { href: path("conversations", each.id) }, each.id)), h("td", each.owner ?? each.held_by ?? each.run ? runLink(each.owner ?? each.held_by ?? each.run) : h("span.dim", "nobody")), h("td.num", count(each.length ?? each.messages ?? 0)), h("td.num", last(each) ? h("span", { title: exact(last(each)) }, `${age(last(each))} ago`) : h("span.dim", "–")))));
+    swap(more, next && h("button.link", { type: "button", onclick: () => fill(next) }, "Read more"));
+  };
+  fill();
+  return { element: h("div", h("div.head", h("div.head-line", h("h1", "Conversations"), h("p.dim", "what outlives runs"))), body) };
+}
+const last = (each) => each.updated_at ?? each.last_at ?? each.at ?? each.created_at ?? null;
+
+function one({ params, title }) {
+  const facts = h("p.dim");
+  const body = h("section.panel.talk-list", ghosts(5));
+  const place = h("ol.messages");
+  const earlier = h("div.pad");
+  title(params.id);
+  const fill = async () => {
+    const [info, answer] = await Promise.all([read(path("api", "conversations", params.id)), read(path("api", "conversations", params.id, "messages", { last: PAGE }))]);
+    if (!answer.ok) return swap(body, problem(answer.error, fill));
+    const told = info.ok ? (info.data.conversation ?? info.data) : {};
+    const messages = answer.data.messages;
+    swap(facts, many(told.length ?? messages.length, "message"), told.owner && [", held by ", runLink(told.owner)]);
+    swap(body, messages.length ? [earlier, place] : h("div.empty", h("p.dim", "Nothing was said yet.")));
+    put(place, messages.map(message));
+    const first = messages[0]?.position ?? messages[0]?.index ?? 0;
+    if (first > 0) offer(first);
+  };
+  const offer = (first) => swap(earlier, h("button.link", { type: "button", onclick: async () => {
+    const from = Math.max(first - PAGE, 0);
+    const answer = await read(path("api", "conversations", params.id, "messages", { after: from, limit: first - from }));
+    if (!answer.ok) return swap(earlier, problem(answer.error));
+    const height = document.documentElement.scrollHeight;
+    place.prepend(...answer.data.messages.map(message));
+    scrollBy(0, document.documentElement.scrollHeight - height); // what is read stays where it is
+    from > 0 ? offer(from) : swap(earlier);
+  } }, `${many(first, "earlier message")}`));
+  fill();
+  return { element: h("div", h("div.head", h("div", h("nav.crumbs", { "aria-label": "Path" }, h("a", { href: "conversations" }, "Conversations"), icon("right"), h("span", "One")), h("h1.mono", params.id), facts)), body) };
+}
+
+function message(each) {
+  const value = each.value ?? each.message ?? each;
+  const role = value?.role ?? value?.kind ?? null;
+  const text = typeof value === "string" ? value : typeof value?.content === "string" ? value.content : null;
+  return h("li.message", h("header", h("span.dim", `${each.position ?? each.index ?? ""}`), role && h("span.strong", role), each.run && runLink(each.run), h("span.gap"), each.at && h("span.dim", { title: exact(each.at) }, `${age(each.at)} ago`)), text !== null ? prose(text) : h("div.json", tree(value)));
+}

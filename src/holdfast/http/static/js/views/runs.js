@@ -1,0 +1,439 @@
+// Runs: what needs a person, states with counts, a filter that stands in the address, and a table that lives without jumping.
+
+import { h, path, put, swap } from "../dom.js";
+import { read } from "../api.js";
+import { asked, inWords, parse, STATUSES, withWord, write } from "../filter.js";
+import { follow } from "../live.js";
+import { button, choice, copied, ghosts, icon, problem, strand } from "../parts.js";
+import { count, many, word } from "../say.js";
+import { get, may, set } from "../store.js";
+import { bulkBar } from "./runs/bulk.js";
+import { needsBox } from "./runs/needs.js";
+import { card, line } from "./runs/rows.js";
+
+const PAGE = 100;
+const CHUNK = 20; // rows that come into the page, and leave it, together
+const LATELY = "run,approval,child,step.retrying,step.failed,progress,plan,timer.set,budget,conversation.entered,message.received".split(",");
+const HEADS = [["State"], ["Run"], ["What happens"], ["Life"], ["Progress"], ["Spent", "num"], ["Age", "num"]];
+
+export function open(context) {
+  const list = new List(context);
+  list.begin();
+  return { element: list.element, close: () => list.close(), changed: (next) => list.changed(next) };
+}
+
+class List {
+  constructor(context) {
+    Object.assign(this, { context, rows: new Map(), pages: [], chosen: new Set(), all: false, news: new Set(), anchor: null, timers: [], asking: 0, counts: null, following: null });
+    this.read();
+    this.head = h("div.head");
+    this.needs = h("div");
+    this.states = h("div.states", { role: "tablist", "aria-label": "State" });
+    this.query = h("div.query", { role: "group", "aria-label": "Filter" });
+    this.trouble = h("div");
+    this.newer = h("div.newer");
+    this.body = h("div.rows");
+    this.foot = h("footer.foot");
+    this.many = h("div");
+    const filters = h("div.filters", this.states);
+    this.element = h("div.runs-view", this.head, this.needs,
+      context.narrow ? [filters, this.query, this.trouble, this.newer, this.body, this.foot] : h("section.panel.list", filters, this.query, this.trouble, this.newer, this.body, this.foot), this.many);
+    this.watch = new IntersectionObserver((seen) => seen.forEach((each) => this.#shows(each)), { rootMargin: "700px 0px" });
+    this.#keys();
+  }
+
+  // What the address says
+
+  read() {
+    const { query } = this.context;
+    this.tab = query.get("needs") ? "needs" : (query.get("status") ?? "all");
+    this.text = query.get("q") ?? "";
+    for (const word of ["agent", "label", "queue", "version"]) for (const value of query.getAll(word)) this.text += ` ${word}:${value}`;
+    if (query.get("waits_for")) this.text += ` waits:${query.get("waits_for")}`;
+    this.text = this.text.trim();
+    this.tokens = parse(this.text);
+    this.order = query.get("order") ?? "newest";
+    this.tree = query.get("view") === "tree";
+  }
+
+  changed(context) {
+    if (context.narrow !== this.context.narrow) return false;
+    this.context = context;
+    this.read();
+    this.begin();
+    return true;
+  }
+
+  go(changes) {
+    const now = { q: this.text, status: STATUSES.includes(this.tab) ? this.tab : null, needs: this.tab === "needs" ? "yes" : null, order: this.order === "newest" ? null : this.order, view: this.tree ? "tree" : null, ...changes };
+    this.context.go(path("runs", now));
+  }
+
+  filter() {
+    const query = asked(this.tokens);
+    if (this.tree) delete query.root;
+    if (this.tab === "needs") return { ...query, root: undefined, needs: true };
+    if (STATUSES.includes(this.tab)) query.status = [this.tab];
+    return { ...query, order: this.order === "newest" ? undefined : this.order };
+  }
+
+  // Reading
+
+  begin() {
+    this.following?.close();
+    this.following = null;
+    this.timers.forEach(clearInterval);
+    this.rows.clear();
+    this.pages = [];
+    this.news.clear();
+    this.chosen.clear();
+    this.all = false;
+    this.reading = this.end = false;
+    this.asking += 1;
+    this.#drawHead();
+    this.#drawStates();
+    this.#drawQuery();
+    this.#drawMany();
+    swap(this.trouble);
+    swap(this.newer);
+    swap(this.body, ghosts());
+    swap(this.foot);
+    this.more();
+    this.#count();
+    this.timers = [setInterval(() => this.#tick(), 1000), setInterval(() => this.#refresh(), 4000)];
+  }
+
+  close() {
+    this.following?.close();
+    this.timers.forEach(clearInterval);
+    this.watch.disconnect();
+  }
+
+  async more() {
+    if (this.reading || this.end) return;
+    const own = ++this.asking;
+    this.reading = true;
+    const after = this.pages.at(-1)?.next ?? null;
+    const answer = await read(path("api", "runs", { ...this.filter(), limit: PAGE, after }));
+    if (own !== this.asking) return;
+    this.reading = false;
+    if (!answer.ok) return this.#failed(answer.error, () => (this.pages.length ? this.more() : this.begin()));
+    swap(this.trouble);
+    const { runs, next, position } = answer.data;
+    if (!this.pages.length) {
+      swap(this.body);
+      if (!runs.length) return this.#nothing();
+      this.place = this.context.narrow ? put(h("ul.cards"), []) : this.#table();
+      this.body.append(this.place);
+      this.#follow(position);
+    }
+    this.pages.push({ after, ids: runs.map((each) => each.id), next });
+    this.end = !next;
+    this.#add(runs);
+    this.#drawFoot();
+  }
+
+  #failed(error, again) {
+    if (!this.pages.length) swap(this.body);
+    swap(this.trouble, problem(error, again));
+  }
+
+  #table() {
+    const every = h("input", { type: "checkbox", "aria-label": "Choose all that are shown", onclick: () => {
+      for (const id of this.rows.keys()) every.checked ? this.chosen.add(id) : this.chosen.delete(id);
+      this.all = false;
+      this.#drawChosen();
+    } });
+    this.every = every;
+    return h("table.runs", h("thead", h("tr", h("th.pick", { scope: "col" }, may("write") && every), HEADS.map(([text, kind]) => h("th", { scope: "col", class: kind }, text)))));
+  }
+
+  // Rows are put into chunks; a chunk far from what is seen keeps its height and gives its elements back.
+  #add(runs) {
+    const fresh = (this.tree ? ordered(runs) : runs.map((run) => [run, 0])).filter(([run]) => !this.rows.has(run.id));
+    for (let at = 0; at < fresh.length; at += CHUNK) {
+      const chunk = h(this.context.narrow ? "li.chunk" : "tbody");
+      chunk.entries = fresh.slice(at, at + CHUNK).map(([run, depth]) => {
+        const entry = { run, depth, row: null, chunk };
+        this.rows.set(run.id, entry);
+        return entry;
+      });
+      this.place.append(chunk);
+      this.#fill(chunk);
+      this.watch.observe(chunk);
+    }
+  }
+
+  #fill(chunk) {
+    if (chunk.filled) return;
+    chunk.filled = true;
+    const make = this.context.narrow ? card : line;
+    const made = chunk.entries.map((entry) => {
+      entry.row = make(entry.run, { chosen: this.chosen.has(entry.run.id), depth: entry.depth, pick: (id, event) => this.pick(id, event.shiftKey), opens: (id) => this.context.go(path("runs", id)) });
+      entry.row.dim(Boolean(entry.gone));
+      return entry.row.element;
+    });
+    swap(chunk, this.context.narrow ? h("ul", made) : made);
+  }
+
+  #shows({ target, isIntersecting, boundingClientRect }) {
+    if (isIntersecting) {
+      this.#fill(target);
+      if (target === this.place.lastElementChild && !this.end) this.more();
+    } else if (target.filled && !target.contains(document.activeElement) && boundingClientRect.height) {
+      target.filled = false;
+      target.entries.forEach((entry) => (entry.row = null));
+      const height = { style: { height: `${Math.round(boundingClientRect.height)}px` } };
+      swap(target, this.context.narrow ? h("div", height) : h("tr", h("td.room", { colspan: 8, ...height })));
+    }
+  }
+
+  // Living
+
+  #follow(position) {
+    const kinds = LATELY.map((each) => `kinds=${each}`).join("&");
+    if (position === undefined || position === null) return;
+    this.following = follow("subject", `api/events?${kinds}`, { after: position, tells: (event) => this.#heard(event), over: (_, error) => error && swap(this.trouble, problem(error, () => this.begin())) });
+  }
+
+  #heard(event) {
+    (this.dirty ??= new Set()).add(event.run);
+    if (event.kind === "run.failed" && this.rows.has(event.run)) this.context.say(`${event.run} failed`);
+    if (event.kind === "run.interrupted" && this.rows.has(event.run)) this.context.say(`${event.run} was interrupted and went on`);
+    this.waiting ??= setTimeout(() => {
+      this.waiting = null;
+      this.#refresh();
+    }, Math.max(300, this.slow ?? 0));
+  }
+
+  // Pages with runs of which something was heard are read again; rows change where they stand.
+  async #refresh() {
+    if (this.refreshing || this.reading || document.hidden || !this.pages.length) return;
+    this.refreshing = true;
+    const dirty = this.dirty ?? new Set();
+    this.dirty = null;
+    const began = performance.now();
+    const seen = new Set([...this.place.children].filter((each) => each.filled && each.entries).flatMap((each) => each.entries.map((entry) => entry.run.id)));
+    const wanted = this.pages.filter((page, at) => at === 0 || page.ids.some((id) => seen.has(id) && (dirty.has(id) || !this.rows.get(id)?.run.finished_at)));
+    const own = this.asking;
+    for (const page of wanted.slice(0, 3)) {
+      const answer = await read(path("api", "runs", { ...this.filter(), limit: PAGE, after: page.after }));
+      if (own !== this.asking) break;
+      if (answer.ok) this.#merge(page, answer.data.runs);
+      else if (answer.status !== 0) swap(this.trouble, problem(answer.error, () => this.begin()));
+      if (answer.ok) swap(this.trouble);
+    }
+    this.slow = (performance.now() - began) * 2;
+    this.refreshing = false;
+    if (dirty.size) this.#count();
+  }
+
+  #merge(page, runs) {
+    const found = new Set();
+    for (const run of runs) {
+      found.add(run.id);
+      const entry = this.rows.get(run.id);
+      if (!entry) {
+        if (page === this.pages[0]) this.news.add(run.id);
+        continue;
+      }
+      entry.run = run;
+      entry.gone = false;
+      entry.row?.dim(false);
+      entry.row?.update(run);
+    }
+    const last = runs.at(-1);
+    for (const id of page.ids) {
+      const entry = this.rows.get(id);
+      const pushed = last && runs.length === PAGE && entry.run.created_at <= last.created_at; // newer ones took its place
+      if (found.has(id) || pushed) continue;
+      entry.gone = true;
+      entry.row?.dim(true);
+    }
+    for (const id of [...this.news]) if (page === this.pages[0] && !found.has(id)) this.news.delete(id);
+    swap(this.newer, this.news.size > 0 && h("button.news", { type: "button", onclick: () => { this.begin(); scrollTo(0, 0); } }, icon("up"), many(this.news.size, "new run")));
+    this.#drawMany();
+  }
+
+  #tick() {
+    if (document.hidden || get("line").how === "lost") return;
+    for (const chunk of this.place?.children ?? []) if (chunk.filled && chunk.entries) chunk.entries.forEach((entry) => entry.row?.tick());
+  }
+
+  async #count() {
+    if (this.counting > performance.now()) return void (this.later ??= setTimeout(() => { this.later = null; this.#count(); }, 2000));
+    this.counting = performance.now() + 2000;
+    const { status: _status, order: _order, needs: _needs, ...filter } = { ...asked(this.tokens) };
+    const [counts, needs] = await Promise.all([read(path("api", "runs", "counts", filter)), read("api/needs?limit=4")]);
+    if (counts.ok) {
+      this.counts = counts.data;
+      this.#drawStates();
+      this.#drawHead();
+      this.#drawFoot();
+    }
+    if (needs.ok) {
+      this.needed = needs.data.needs;
+      const focused = this.needs.contains(document.activeElement);
+      if (!focused) swap(this.needs, needsBox(needs.data));
+    }
+  }
+
+  // Drawing
+
+  #drawHead() {
+    const { narrow } = this.context;
+    const counts = this.counts?.counts;
+    const told = counts ? (narrow ? `${count(counts.running)} run, ${count(counts.waiting)} wait` : `${count(counts.running)} run now, ${counts.waiting === 1 ? "1 is a row that waits" : `${count(counts.waiting)} are rows that wait`}`) : "";
+    if (this.headTold === told + this.tree && this.head.childElementCount) return;
+    this.headTold = told + this.tree;
+    const start = may("write") && button(narrow ? "" : "Start a run", { name: "plus", kind: narrow ? "square" : "primary", href: "agents", title: narrow ? "Start a run" : undefined });
+    swap(this.head, narrow ? [h("div", h("h1", "Runs"), h("p.dim", told)), start] : [
+      h("div.head-line", h("h1", "Runs"), h("p.dim", told)),
+      h("div.acts", choice([["table", "Table"], ["tree", "Tree"]], this.tree ? "tree" : "table", (id) => this.go({ view: id === "tree" ? "tree" : null }), "Show as"), start)]);
+  }
+
+  #drawStates() {
+    const counts = this.counts?.counts ?? {};
+    const sum = this.counts ? Object.values(counts).reduce((total, each) => total + each, 0) : null;
+    const about = (number) => (number === null || number === undefined ? "" : count(number));
+    const tabs = [["all", "All", sum], ["needs", "Needs a person", this.counts?.needs ?? null], ...STATUSES.map((id) => [id, word(id)[0].toUpperCase() + word(id).slice(1), counts[id] ?? null])];
+    const had = this.states.contains(document.activeElement) ? document.activeElement.dataset.id : null;
+    swap(this.states, tabs.map(([id, text, number]) => h("button.state-tab", { type: "button", role: "tab", data: { id }, "aria-selected": String(id === this.tab), class: id === "needs" && number ? "ask-ink" : "",
+      onclick: () => this.go({ status: STATUSES.includes(id) ? id : null, needs: id === "needs" ? "yes" : null }) }, text, h("span", about(number)))));
+    if (had) this.states.querySelector(`[data-id="${had}"]`)?.focus();
+  }
+
+  #drawQuery() {
+    const { narrow } = this.context;
+    const set_ = (tokens) => this.go({ q: write(tokens) });
+    const field = h("input", { type: "text", "aria-label": "Filter runs", autocomplete: "off", spellcheck: "false", autocapitalize: "none", list: "filters", placeholder: narrow ? "Filter" : this.tokens.length ? "" : "agent:atlas  label:desk=nature  waits:person  attempt>3  cost>1",
+      onkeydown: (event) => {
+        if (event.key === "Enter" && field.value.trim()) {
+          const tokens = parse(field.value);
+          this.#remember(write([...this.tokens, ...tokens]));
+          set_([...this.tokens, ...tokens]);
+        } else if (event.key === "Backspace" && !field.value && this.tokens.length) set_(this.tokens.slice(0, -1));
+      } });
+    this.field = field;
+    const orders = { newest: "newest first", oldest: "oldest first", updated: "latest change first" };
+    const had = this.query.contains(document.activeElement);
+    swap(this.query, icon("filter"), this.tokens.map((each, at) => h("span.token", { class: each.wrong ? "wrong" : "", title: each.wrong ?? undefined }, each.word ? [h("span.dim", `${each.word}${each.sign}`), each.values.join(",")] : each.text,
+      h("button", { type: "button", "aria-label": `Take ${each.text} away`, onclick: () => set_(this.tokens.filter((_, other) => other !== at)) }, icon("cross")))),
+      field, h("datalist", { id: "filters" }, get("filters").map((each) => h("option", { value: each }))),
+      h("button.dim.nowrap.only-wide", { type: "button", title: "Change the order", onclick: () => { const all = Object.keys(orders); const next = all[(all.indexOf(this.order) + 1) % all.length]; this.go({ order: next === "newest" ? null : next }); } }, orders[this.order] ?? orders.newest), h("kbd.only-wide", { "aria-hidden": "true" }, "f"));
+    if (had) field.focus();
+    const wrong = this.tokens.find((each) => each.wrong);
+    if (wrong) put(this.query, [h("span.hint.wrong.nowrap", wrong.wrong)]);
+  }
+
+  #remember(text) {
+    set({ filters: [text, ...get("filters").filter((each) => each !== text)].slice(0, 12) });
+  }
+
+  #drawFoot() {
+    const shownRows = this.rows.size;
+    const sum = this.counts ? (this.tab === "all" ? Object.values(this.counts.counts).reduce((total, each) => total + each, 0) : this.tab === "needs" ? this.counts.needs : this.counts.counts[this.tab]) : null;
+    if (!shownRows) return void swap(this.foot);
+    const total = this.end ? shownRows : Math.max(sum ?? 0, shownRows);
+    swap(this.foot, h("span.dim", `1 – ${count(shownRows)} of ${this.end || this.counts?.exact ? "" : "about "}${count(total)}`), !this.end && h("span.dim", "rows are read as you scroll"));
+  }
+
+  async #nothing() {
+    if (this.tokens.length || this.tab !== "all") {
+      const without = this.tokens.length ? { q: write(this.tokens.slice(0, -1)) } : { status: null, needs: null };
+      const state = this.tab === "all" ? [] : this.tab === "needs" ? [{ word: "needs", sign: ":", values: ["yes"] }] : withWord([], "status", [this.tab]);
+      swap(this.body, h("section.empty", h("h2", "Nothing fits"), h("p.dim", `${inWords([...state, ...this.tokens])}.`), h("div.empty-acts", button("Take the last condition away", { onclick: () => this.go(without) }))));
+      return this.#follow(undefined);
+    }
+    const agents = await read("api/agents");
+    const served = agents.ok ? agents.data.agents.filter((each) => each.served).map((each) => each.name) : [];
+    const life = { status: "running", life: [["work", 6], ["torn", 0], ["work", 5], ["person", 4], ["work", 3]] };
+    swap(this.body, h("section.empty", h("div.empty-strand", strand(life, { width: 260, label: "An example of a run: killed, carried on, asked a person, went on" })),
+      h("h2", "Start one, then kill it"),
+      h("p.dim", "A run appears here the moment it is started, from anywhere. This page needs no account, no key and no network but this server."),
+      h("pre", "holdfast run research.py:research otters --id otters &\nkill -9 $!\nholdfast run research.py:research otters --id otters"),
+      h("div.empty-acts", may("write") && button("Start a run here", { name: "plus", kind: "primary", href: "agents" }),
+        served.length ? h("span.dim", `workers serve ${served.slice(0, 4).join(", ")}`) : [h("span.dim", "no worker serves an agent yet: "), h("code", "holdfast worker research.py")])));
+    this.again = setTimeout(() => this.rows.size || this.begin(), 4000);
+  }
+
+  // Choosing
+
+  pick(id, range = false) {
+    const ids = [...this.rows.keys()];
+    const yes = !this.chosen.has(id);
+    const from = range && this.anchor !== null ? ids.indexOf(this.anchor) : ids.indexOf(id);
+    const to = ids.indexOf(id);
+    for (const each of ids.slice(Math.min(from, to), Math.max(from, to) + 1)) yes || range ? this.chosen.add(each) : this.chosen.delete(each);
+    this.anchor = id;
+    this.all = false;
+    this.#drawChosen();
+  }
+
+  #drawChosen() {
+    for (const [id, entry] of this.rows) entry.row?.choose(this.chosen.has(id));
+    if (this.every) {
+      this.every.checked = this.chosen.size > 0 && this.chosen.size === this.rows.size;
+      this.every.indeterminate = this.chosen.size > 0 && this.chosen.size < this.rows.size;
+    }
+    this.#drawMany();
+  }
+
+  #drawMany() {
+    if (!may("write") || !this.chosen.size) {
+      document.body.classList.remove("choosing");
+      return void swap(this.many);
+    }
+    document.body.classList.add("choosing");
+    const runs = [...this.chosen].map((id) => this.rows.get(id)?.run).filter(Boolean);
+    const sum = this.counts ? (this.tab === "all" ? Object.values(this.counts.counts).reduce((total, each) => total + each, 0) : this.counts.counts[this.tab]) : 0;
+    const none = () => {
+      this.chosen.clear();
+      this.all = false;
+      this.#drawChosen();
+    };
+    const { order: _order, ...filter } = this.filter();
+    const told = JSON.stringify([[...this.chosen], this.all, sum, runs.map((run) => run.status)]);
+    if (told === this.manyTold && this.many.childElementCount) return;
+    this.manyTold = told;
+    swap(this.many, bulkBar({ chosen: runs, all: this.all ? { total: sum, filter } : null, total: sum, none, chooseAll: () => { this.all = true; this.#drawMany(); }, done: () => { none(); this.begin(); } }));
+  }
+
+  // Keys
+
+  #keys() {
+    const at = () => document.activeElement?.closest("[data-row]")?.dataset.row;
+    this.context.keys({
+      f: () => this.field?.focus(),
+      x: () => (at() && may("write") ? this.pick(at()) : false),
+      "Shift+X": () => (at() && may("write") ? this.pick(at(), true) : false),
+      y: () => (at() ? copied(at(), "The id") : false),
+      n: () => this.#needing(1),
+      "Shift+N": () => this.#needing(-1),
+      Escape: () => {
+        if (!this.chosen.size) return false;
+        this.chosen.clear();
+        this.#drawChosen();
+      },
+    });
+  }
+
+  #needing(by) {
+    const rows = [...this.element.querySelectorAll(".needs li a.strong")];
+    const next = rows[(rows.indexOf(document.activeElement) + by + rows.length) % rows.length];
+    next?.focus();
+  }
+}
+
+// Children stand under their parents, if both are there.
+function ordered(runs) {
+  const here = new Set(runs.map((run) => run.id));
+  const below = new Map();
+  for (const run of runs) {
+    const above = run.parent && here.has(run.parent) ? run.parent : null;
+    below.set(above, [...(below.get(above) ?? []), run]);
+  }
+  const walk = (parent, depth) => (below.get(parent) ?? []).flatMap((run) => [[run, depth], ...walk(run.id, depth + 1)]);
+  return walk(null, 0);
+}
+

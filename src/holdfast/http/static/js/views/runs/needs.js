@@ -1,0 +1,36 @@
+// Needs a person: what does not go on by itself, most urgent first, at most four.
+
+import { h, path } from "../../dom.js";
+import { button, glyph } from "../../parts.js";
+import { age, left, many, ms, now, people } from "../../say.js";
+import { get } from "../../store.js";
+
+const LOOKS = { question: "person", in_doubt: "doubt", paused: "paused", crashes: "stuck", unserved: "worker", overdue: "stuck" };
+
+/** The box, or nothing if nothing needs a person. `needs` and `total` are of GET /api/needs. */
+export function needsBox({ needs, total }) {
+  if (!needs?.length) return null;
+  return h("section.needs", { "aria-label": "Needs a person" },
+    h("header", h("h2", "Needs a person"), h("span.dim.only-wide", total === 1 ? "1 run does not go on by itself" : `${total.toLocaleString("en")} runs do not go on by themselves`),
+      h("a.link", { href: path("runs", { needs: "yes" }) }, "All")),
+    h("ul", needs.slice(0, 4).map(item)));
+}
+
+function item(each) {
+  const [to, act] = leads(each);
+  const expires = ms(each.expires_at);
+  return h("li", { class: each.kind },
+    glyph(LOOKS[each.kind] ?? "stuck"),
+    h("div.needs-what", h("a.strong.cut", { href: to }, each.text), h("p.dim.cut", h("span.mid", each.count > 1 ? many(each.count, "run") : (each.run ?? each.agent)), each.detail && " · ", each.detail)),
+    h("div.needs-who",
+      each.mine ? h("span.you", "for you") : each.to?.length ? h("span.dim", `for ${people(each.to, get("me"))}`) : h("span.dim", "for operators"),
+      expires && expires > now() ? h("span.dim", `${left(expires)} left`) : each.since && h("span.dim", `for ${age(each.since)}`)),
+    button(act, { kind: each.mine ? "small primary" : "small", href: to, title: each.advice ?? undefined }));
+}
+
+function leads(each) {
+  if (each.approval) return [path("approvals", each.approval), each.mine ? "Decide" : "Look"];
+  if (each.kind === "unserved") return [path("runs", { q: `agent:${each.agent} waits:worker${each.version ? ` version:${each.version}` : ""}` }), "Show"];
+  if (each.run) return [path("runs", each.run), "Show"];
+  return [path("runs", { needs: "yes" }), "Show"];
+}

@@ -1,0 +1,51 @@
+// Sign-in: a token, a code or a link becomes a session. None of them is kept by the page, and none is ever in an address that is sent.
+
+import { h, path, swap } from "../dom.js";
+import { read, write } from "../api.js";
+import { brand } from "../icons.js";
+import { button, problem } from "../parts.js";
+import { set } from "../store.js";
+
+export function open({ query, go }) {
+  const fragment = new URLSearchParams(location.hash.slice(1));
+  if (location.hash) history.replaceState(null, "", location.pathname + location.search); // it opens a door, so it does not stay
+  const to = query.get("to") ?? "";
+  const wrong = h("div");
+  const ways = h("div.ways");
+  const field = h("input.text", { type: "password", id: "token", autocomplete: "off", spellcheck: "false", autocapitalize: "none", placeholder: "holdfast_…" });
+  const enter = button("Sign in", { kind: "primary", type: "submit" });
+
+  const begin = async (credential) => {
+    swap(wrong);
+    enter.disabled = true;
+    const answer = await write("session", credential);
+    enter.disabled = false;
+    if (!answer.ok) {
+      field.setAttribute("aria-invalid", "true");
+      field.focus();
+      return swap(wrong, problem(answer.error));
+    }
+    field.value = "";
+    set({ me: null });
+    const inside = /^(?!\/\/)(?!.*:\/\/)(?!sign-in)/.test(to) ? to : "";
+    go(inside || "runs", { replace: true });
+  };
+
+  const form = h("form", { novalidate: true, onsubmit: (event) => {
+    event.preventDefault();
+    if (field.value.trim()) begin({ token: field.value.trim() });
+    else field.focus();
+  } }, h("label", { for: "token" }, "Token"), field, enter);
+
+  const offer = async () => {
+    const answer = await read("api/sign-in");
+    if (!answer.ok) return swap(ways, problem(answer.error, offer));
+    const { token, oidc } = answer.data;
+    swap(ways, oidc && h("a.button.primary.wide", { href: path("sign-in", "oidc", to ? { to } : {}), data: { reload: "1" } }, `Sign in with ${oidc.name}`), oidc && token && h("p.or.dim", "or with a token"), token && form,
+      token && h("p.dim.hint", "A token is made by ", h("code", "holdfast token NAME"), ". It becomes a session of this browser, for twelve hours at the most, and is not kept here."));
+  };
+  offer();
+  if (fragment.get("code")) begin({ code: fragment.get("code") });
+  else if (fragment.get("link")) begin({ link: fragment.get("link") });
+  return { element: h("section.sign-in", brand(), h("h1", "Sign in to Holdfast"), wrong, ways) };
+}
