@@ -1,4 +1,4 @@
-"""Agents whose runs come into every state that the page shows. Workers of `scene.py` carry them; the paths say how far they may go."""
+"""Agents whose runs come into every state that the page shows. Workers of `scene.py` carry them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import asyncio
 import os
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from pathlib import Path
 from typing import Literal
 
 import holdfast
 from holdfast import Budget, Loops, Retry, Schedule
 
-HOLD = Path(os.environ.get("SCENE_HOLD", "/nonexistent"))  # while this file is there, slow bodies go on
+HOLD = os.environ.get("SCENE_HOLD", "/nonexistent")  # while this file is there, slow bodies go on
 
 
 async def held() -> None:
     """Stay in a body for as long as the scene wants it."""
-    while HOLD.exists():
+    while os.path.exists(HOLD):  # noqa: ASYNC240, PTH110 - a look at a file in memory
         await asyncio.sleep(0.05)
 
 
@@ -27,7 +26,9 @@ async def held() -> None:
 @holdfast.step
 async def search(words: str) -> list[str]:
     await asyncio.sleep(0.15)
-    return [f"{words.split()[0]}.example/{each}" for each in ("holding", "rafts", "diet", "sleep", "kelp", "range")]
+    return [
+        f"{words.partition(' ')[0]}.example/{each}" for each in ("holding", "rafts", "diet", "sleep", "kelp", "range")
+    ]
 
 
 @holdfast.step
@@ -48,7 +49,7 @@ async def summarise(page: str) -> str:
 
 @holdfast.step
 async def write_section(title: str) -> str:
-    async with holdfast.stream(title.split()[0].lower()) as out:
+    async with holdfast.stream(title.partition(" ")[0].lower()) as out:
         for word in f"{title}. An otter that sleeps takes a strand of kelp and turns around its own axis".split():
             await out.write(f"{word} ")
             await asyncio.sleep(0.02)
@@ -71,7 +72,9 @@ async def factcheck(notes: list[str]) -> int:
 @holdfast.agent(version="7", budget=Budget(usd=5, to="finance"))
 async def atlas(topic: str, pages: int = 6, editors: list[str] = [], embargo: datetime | None = None) -> str:  # noqa: B006
     """Writes an article from pages on the web, with sources, and asks before it publishes."""
-    plan = await holdfast.plan(["find pages", "read them", "check", "outline", "write three sections", "ask", "publish"])
+    plan = await holdfast.plan(
+        ["find pages", "read them", "check", "outline", "write three sections", "ask", "publish"]
+    )
     found = (await search(topic))[:pages]
     await plan.done("find pages")
     await plan_reading(found)
@@ -81,9 +84,13 @@ async def atlas(topic: str, pages: int = 6, editors: list[str] = [], embargo: da
     await plan.done("check")
     await holdfast.note("the outline follows the otters' day")
     await plan.done("outline")
-    sections = await asyncio.gather(*(write_section(each) for each in ("Holding hands", "Kelp as an anchor", "Rafts in a storm")))
+    sections = await asyncio.gather(
+        *(write_section(each) for each in ("Holding hands", "Kelp as an anchor", "Rafts in a storm"))
+    )
     await plan.done("write three sections")
-    yes = await holdfast.approve("Publish this report?", show="\n\n".join(["# Otters", *sections]), to=editors or "group:editors")
+    yes = await holdfast.approve(
+        "Publish this report?", show="\n\n".join(["# Otters", *sections]), to=editors or "group:editors"
+    )
     return f"published: {topic}" if yes else f"kept: {yes.note}"
 
 
@@ -165,7 +172,9 @@ async def seat(name: str) -> str:
 
 @holdfast.agent
 async def refund(amount: float) -> str:
-    decision = await holdfast.approve(f"Refund {amount:.2f} EUR?", show={"amount": amount, "order": "A-5521"}, edit=True)
+    decision = await holdfast.approve(
+        f"Refund {amount:.2f} EUR?", show={"amount": amount, "order": "A-5521"}, edit=True
+    )
     return "refunded" if decision else f"no: {decision.note}"
 
 

@@ -58,7 +58,9 @@ class Scene:
 
     def run(self, *words: str) -> str:
         """Run a command to its end; what it printed."""
-        done = subprocess.run([HOLDFAST, *words], env=self._env(), cwd=self.folder, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [HOLDFAST, *words], env=self._env(), cwd=self.folder, capture_output=True, text=True, check=True
+        )
         return done.stdout.strip()
 
     def begin(self, name: str, *words: str) -> subprocess.Popen[bytes]:
@@ -69,7 +71,12 @@ class Scene:
         return process
 
     def _env(self) -> dict[str, str]:
-        return {**os.environ, "HOLDFAST_URL": self.url, "SCENE_HOLD": str(self.hold), "PYTHONPATH": str(HERE.parents[1])}
+        return {
+            **os.environ,
+            "HOLDFAST_URL": self.url,
+            "SCENE_HOLD": str(self.hold),
+            "PYTHONPATH": str(HERE.parents[1]),
+        }
 
     def worker(self, name: str, file: str = "agents.py") -> subprocess.Popen[bytes]:
         return self.begin(name, "worker", str(HERE / file), "--name", name, "--quiet")
@@ -144,15 +151,18 @@ async def _fill(scene: Scene) -> None:
             await hf.acting_as("ana").start(agent, *args, id=id, labels=labels)
         await hf.acting_as("bo").start("briefing", "later", id="brief-friday", after="6h")
         await _status(
-            hf, ("payout-8841", "running"), ("invoice-20260716-0031", "running"), ("noor", "waiting"), ("tides-12", "waiting/retry"),
-            ("scan-lisbon", "waiting/person"), ("seek-keys", "waiting/person"), ("lisbon-tile-0117", "failed"), ("cleanup-0716", "completed"),
-            ("support-u4471-39", "waiting/conversation"), ("shrimp-3", "waiting"), ("paused-1", "waiting"),
+            hf, ("payout-8841", "running"), ("invoice-20260716-0031", "running"), ("noor", "waiting"),
+            ("tides-12", "waiting/retry"), ("scan-lisbon", "waiting/person"), ("seek-keys", "waiting/person"),
+            ("lisbon-tile-0117", "failed"), ("cleanup-0716", "completed"), ("support-u4471-39", "waiting/conversation"),
+            ("shrimp-3", "waiting"), ("paused-1", "waiting"),
         )  # fmt: skip
         await asyncio.sleep(1.0)  # so that there is something of the fan that the kill cuts
         fox.kill()
         await asyncio.to_thread(fox.wait)
         scene.worker("heron")
-        await _status(hf, ("payout-8841", "waiting/person"), ("invoice-20260716-0031", "running"), ("otters-2026-07", "running"))
+        await _status(
+            hf, ("payout-8841", "waiting/person"), ("invoice-20260716-0031", "running"), ("otters-2026-07", "running")
+        )
         bo = holdfast.Actor("bo", groups=["it-admins"])
         (asked,) = await hf.approvals(run="noor")
         await hf.approve(asked, by=bo, note="Known her for years.")
@@ -180,6 +190,7 @@ def scene(folder: Path, url: str | None = None, port: int = 0):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what it started ends with it
     with scene(Path(sys.argv[1]), port=int(sys.argv[2]) if len(sys.argv) > 2 else 0) as made:
         print(made.address, made.tokens["ana"], flush=True)  # noqa: T201
         with suppress(KeyboardInterrupt):

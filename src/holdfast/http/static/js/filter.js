@@ -23,9 +23,9 @@ const WORDS = {
   cost: { sign: ">", wrong: (v) => !(Number(v) >= 0) && "a cost is a number of dollars", asks: ([value]) => ({ cost: Number(value) }), says: (v) => `that cost more than $${v[0]}` },
   age: { sign: ">", wrong: (v) => span(v) === null && "an age is written 1h, 30m or 2d", asks: ([value]) => ({ until: ago(value) }), says: (v) => `begun more than ${v[0]} ago` },
   began: { wrong: (v) => span(v) === null && "a time is written 7d, 1h or 30m", asks: ([value]) => ({ since: ago(value) }), says: (v) => `begun within ${v[0]}` },
-  root: { wrong: (v) => !(v in YES) && "write yes or no", asks: ([value]) => ({ root: YES[value] }), says: (v) => (YES[v[0]] ? "without their children" : "with their children") },
-  needs: { wrong: (v) => !(v in YES) && "write yes or no", asks: ([value]) => ({ needs: YES[value] || undefined }), says: () => "that needs a person" },
-  stuck: { wrong: (v) => !(v in YES) && "write yes or no", asks: ([value]) => ({ stuck: YES[value] || undefined }), says: () => "that does not go on by itself" },
+  root: { wrong: (v) => !Object.hasOwn(YES, v) && "write yes or no", asks: ([value]) => ({ root: YES[value] }), says: (v) => (YES[v[0]] ? "without their children" : "with their children") },
+  needs: { wrong: (v) => !Object.hasOwn(YES, v) && "write yes or no", asks: ([value]) => ({ needs: YES[value] || undefined }), says: () => "that needs a person" },
+  stuck: { wrong: (v) => !Object.hasOwn(YES, v) && "write yes or no", asks: ([value]) => ({ stuck: YES[value] || undefined }), says: () => "that does not go on by itself" },
 };
 const list = (values) => values.join(" or ");
 const ago = (text) => new Date(Math.floor((now() - span(text)) / 1000) * 1000).toISOString();
@@ -35,7 +35,7 @@ export function parse(line) {
   const found = [];
   for (const [text] of line.matchAll(/(?:[^\s"]|"[^"]*")+/g)) {
     const split = /^([a-z]+)([:>])(.+)$/s.exec(text);
-    const word = split && WORDS[split[1]];
+    const word = split && Object.hasOwn(WORDS, split[1]) ? WORDS[split[1]] : null;
     if (!word || (word.sign ?? ":") !== split[2]) {
       found.push({ text: text.replaceAll('"', "") });
       continue;

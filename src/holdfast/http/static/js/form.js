@@ -9,17 +9,17 @@ const DEEPEST = 6;
 let numbered = 0;
 
 /** A form of a value. `was` is what stood there first; `layout` is "rows" (name beside the control) or "stacked".
- * It has `element`, `read()` -> {value, errors: [{path, message}]}, `show(errors)` and `focus()`. */
+ * It has `element`, `read()` -> {value, errors: [{path, message}]}, `show(errors)` and `focus()`. While somebody types, what is still
+ * empty is no error that is shown. */
 export function form(schema, value, { was, layout = "rows", changed = () => {}, label = "What is decided" } = {}) {
   const context = { root: schema ?? {}, layout, changed, depth: 0 };
   const top = control(schema ?? {}, value, was, [], context, label);
   const element = h(`div.form.${layout}`, { role: "group", "aria-label": label }, top.fields ? top.fields.map((each) => each.element) : wrapped(top, { name: label, layout, bare: true }));
   return {
     element,
-    read() {
+    read({ typing = false } = {}) {
       const errors = [];
-      const read = top.get(errors);
-      return { value: read, errors };
+      return { value: top.get(errors, typing), errors };
     },
     show(errors) {
       const left = errors.filter((each) => !top.tell(each.path ?? [], each.message));
@@ -129,7 +129,7 @@ function fields(schema, value, was, path, context) {
   const rest = value && typeof value === "object" ? Object.fromEntries(Object.entries(value).filter(([key]) => !(key in schema.properties))) : {};
   const all = Object.entries(schema.properties).map(([key, given]) => {
     const is = plain(given, context.root);
-    const name = title(key, is);
+    const name = context.layout === "stacked" ? key : title(key, is);
     const now = value?.[key] ?? (value && key in value ? value[key] : is.default);
     const made = control(given, now, was?.[key], [...path, key], inner, name);
     const first = was?.[key];
@@ -146,14 +146,14 @@ function fields(schema, value, was, path, context) {
   return {
     fields: all,
     element: all.map((each) => each.element),
-    get(errors) {
+    get(errors, typing) {
       const read = { ...rest };
       for (const each of all) {
-        const found = each.made.get(errors);
+        const found = each.made.get(errors, typing);
         if (found === undefined) {
           if (each.needed && !errors.some((error) => error.path.at(path.length) === each.key)) {
             const message = `${each.key} is needed`;
-            each.made.tell([], message);
+            if (!typing) each.made.tell([], message);
             errors.push({ path: [...path, each.key], message });
           }
         } else read[each.key] = found;
@@ -358,9 +358,9 @@ function several(schema, items, value, path, context, name) {
   const own = single(path, box, () => [null, sized(list, schema)], more);
   return {
     ...own,
-    get(errors) {
+    get(errors, typing) {
       own.get(errors);
-      return list.map((each) => each.made.get(errors));
+      return list.map((each) => each.made.get(errors, typing));
     },
     tell: (at, message) => (at.length ? (list[at[0]]?.made.tell(at.slice(1), message) ?? false) : own.tell([], message)),
   };

@@ -63,14 +63,14 @@ function starter(agent, context) {
   const wrong = h("div");
   const shown = h("pre");
   const tell = () => {
-    const { value } = fields.read();
+    const { value } = fields.read({ typing: true });
     said = value ?? {};
     swap(shown, ["holdfast run", command(`FILE.py:${agent.name}`), ...Object.entries(said).map(([key, each]) => `--arg ${command(`${key}=${typeof each === "string" ? each : JSON.stringify(each)}`)}`), id.value && `--id ${command(id.value)}`, budget() && `--budget ${command(Object.entries(budget()).map(([key, each]) => `${key}=${each}`).join(","))}`].filter(Boolean).join(" \\\n  "),
       `\n\ncurl ${command(new URL("api/runs", document.baseURI).href)} -H "Authorization: Bearer $TOKEN" \\\n  --json ${command(JSON.stringify(body()))}`);
   };
   const budget = () => (usd.value.trim() || wall.value.trim() ? { ...(usd.value.trim() && { usd: Number(usd.value) }), ...(wall.value.trim() && { wall: wall.value.trim() }) } : null);
   const body = () => ({ agent: agent.name, kwargs: said, ...(id.value.trim() && { id: id.value.trim() }), ...(labels.value.trim() && { labels: named(labels.value) }), ...(budget() && { budget: budget() }) });
-  const fields = form(agent.schema, undefined, { layout: "stacked", label: `Arguments of ${agent.name}`, changed: () => { fields.clear(); tell(); } });
+  const fields = form(agent.schema, undefined, { layout: "stacked", label: `Arguments of ${agent.name}`, changed: () => tell() });
   let asking = 0;
   id.addEventListener("input", () => {
     tell();

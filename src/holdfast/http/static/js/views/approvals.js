@@ -31,11 +31,11 @@ export function open(context) {
 
   const list = async () => {
     if (alone) return;
-    const [mine, open_, past] = await Promise.all([read("api/approvals?mine=true&limit=200"), read("api/approvals?limit=200"), read("api/approvals?open=false&limit=200")]);
+    const [mine, open_, past] = await Promise.all([read("api/approvals?mine=true&limit=200"), read("api/approvals?limit=200"), read("api/approvals?status=decided&status=expired&status=withdrawn&limit=30")]);
     if (!open_.ok) return swap(left, problem(open_.error, list));
     const own_ = new Set(mine.ok ? mine.data.approvals.map((each) => each.id) : []);
     const all = open_.data.approvals.map((each) => ({ ...each, mine: own_.has(each.id) })).sort(urgent);
-    const decided = (past.ok ? past.data.approvals : []).filter((each) => each.status !== "open").sort((one, other) => ms(other.decided_at ?? other.expires_at ?? other.asked_at) - ms(one.decided_at ?? one.expires_at ?? one.asked_at)).slice(0, 30);
+    const decided = (past.ok ? past.data.approvals : []).sort((one, other) => ms(other.decided_at ?? other.expires_at ?? other.asked_at) - ms(one.decided_at ?? one.expires_at ?? one.asked_at));
     lists = { mine: all.filter((each) => each.mine), others: all.filter((each) => !each.mine), decided };
     set({ mine: lists.mine.length });
     const scrolled = left.firstElementChild?.scrollTop;

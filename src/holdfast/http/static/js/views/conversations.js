@@ -20,13 +20,12 @@ function list() {
     if (!answer.ok) return swap(after ? more : body, problem(answer.error, () => fill(after)));
     const { conversations, next } = answer.data;
     if (!after) swap(body, conversations.length ? [h("table.plain.wide-table", h("thead", h("tr", h("th", { scope: "col" }, "Conversation"), h("th", { scope: "col" }, "Held by"), h("th.num", { scope: "col" }, "Messages"), h("th.num", { scope: "col" }, "Last"))), place), more] : h("div.empty", h("h2", "No conversation yet"), h("p.dim", "An agent that enters ", h("code", "holdfast.conversation(id)"), " keeps there what outlives its run.")));
-    put(place, conversations.map((each) => h("tr", { data: { row: each.id }, tabIndex: 0 }, h("td", h("a.mono.strong", { href: path("conversations", each.id) }, each.id)), h("td", each.owner ?? each.held_by ?? each.run ? runLink(each.owner ?? each.held_by ?? each.run) : h("span.dim", "nobody")), h("td.num", count(each.length ?? each.messages ?? 0)), h("td.num", last(each) ? h("span", { title: exact(last(each)) }, `${age(last(each))} ago`) : h("span.dim", "–")))));
+    put(place, conversations.map((each) => h("tr", { data: { row: each.id }, tabIndex: 0 }, h("td", h("a.mono.strong", { href: path("conversations", each.id) }, each.id)), h("td", each.run ? runLink(each.run) : h("span.dim", "nobody"), each.waiting > 0 && h("span.dim", `, ${many(each.waiting, "waits", "wait")}`)), h("td.num", count(each.messages)), h("td.num", h("span", { title: exact(each.updated_at) }, `${age(each.updated_at)} ago`)))));
     swap(more, next && h("button.link", { type: "button", onclick: () => fill(next) }, "Read more"));
   };
   fill();
   return { element: h("div", h("div.head", h("div.head-line", h("h1", "Conversations"), h("p.dim", "what outlives runs"))), body) };
 }
-const last = (each) => each.updated_at ?? each.last_at ?? each.at ?? each.created_at ?? null;
 
 function one({ params, title }) {
   const facts = h("p.dim");
@@ -37,12 +36,12 @@ function one({ params, title }) {
   const fill = async () => {
     const [info, answer] = await Promise.all([read(path("api", "conversations", params.id)), read(path("api", "conversations", params.id, "messages", { last: PAGE }))]);
     if (!answer.ok) return swap(body, problem(answer.error, fill));
-    const told = info.ok ? (info.data.conversation ?? info.data) : {};
+    const told = info.data?.conversation;
     const messages = answer.data.messages;
-    swap(facts, many(told.length ?? messages.length, "message"), told.owner && [", held by ", runLink(told.owner)]);
+    if (told) swap(facts, many(told.messages, "message"), told.run && [", held by ", runLink(told.run)]);
     swap(body, messages.length ? [earlier, place] : h("div.empty", h("p.dim", "Nothing was said yet.")));
     put(place, messages.map(message));
-    const first = messages[0]?.position ?? messages[0]?.index ?? 0;
+    const first = messages[0]?.position ?? 0;
     if (first > 0) offer(first);
   };
   const offer = (first) => swap(earlier, h("button.link", { type: "button", onclick: async () => {
@@ -59,8 +58,8 @@ function one({ params, title }) {
 }
 
 function message(each) {
-  const value = each.value ?? each.message ?? each;
+  const { value } = each;
   const role = value?.role ?? value?.kind ?? null;
   const text = typeof value === "string" ? value : typeof value?.content === "string" ? value.content : null;
-  return h("li.message", h("header", h("span.dim", `${each.position ?? each.index ?? ""}`), role && h("span.strong", role), each.run && runLink(each.run), h("span.gap"), each.at && h("span.dim", { title: exact(each.at) }, `${age(each.at)} ago`)), text !== null ? prose(text) : h("div.json", tree(value)));
+  return h("li.message", h("header", h("span.dim", String(each.position)), role && h("span.strong", role), runLink(each.run), h("span.gap"), h("span.dim", { title: exact(each.at) }, `${age(each.at)} ago`)), text !== null ? prose(text) : h("div.json", tree(value)));
 }

@@ -108,7 +108,7 @@ export class Question {
   }
 
   #edited() {
-    const { value, errors } = this.form.read();
+    const { value, errors } = this.form.read({ typing: true });
     this.errors = errors;
     this.mine = value;
     this.#drawChange();
