@@ -1403,6 +1403,8 @@ class Client:
     def revoke_token(self, which: str) -> list[Token]:
         """Revoke a token by its id, or all of a name; returns those revoked. Every server refuses them from now on.
 
+        Sessions end with their token. Those of a person whom a provider knows, by that name, end too.
+
         Raises:
             BadArguments: There is no such token.
         """

@@ -16,7 +16,6 @@ import httpx2
 import holdfast
 from holdfast.http.connections import Limits
 from holdfast.http.server import listening, serving
-from holdfast.http.sessions import Sessions
 
 
 @holdfast.step
@@ -110,14 +109,14 @@ async def served(
     host: str = "127.0.0.1",
     agents: Any = AGENTS,
     settings: holdfast.Settings | None = None,
-    sessions: Sessions | None = None,
+    url_of: str | None = None,
     limits: Limits | None = None,
 ) -> AsyncIterator[Served]:
     async with AsyncExitStack() as stack:
         worker = await stack.enter_async_context(holdfast.open(url, agents=agents))
         hf = await stack.enter_async_context(holdfast.open(url, settings=settings))  # without any code of the agents
         listener = stack.enter_context(listening(host, 0))
-        address = await stack.enter_async_context(serving(hf, listener, limits, sessions))
+        address = await stack.enter_async_context(serving(hf, listener, limits, None, url_of))
         _, secret = await worker.create_token("tess")
         headers = {"Authorization": f"Bearer {secret}"}
         web = await stack.enter_async_context(httpx2.AsyncClient(base_url=address, timeout=20, headers=headers))

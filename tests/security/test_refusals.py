@@ -65,7 +65,8 @@ def test_refused_tries_are_in_the_audit_and_fill_no_disk(server):
     for n in range(40):
         for guess in (f"holdfast_{n:012x}_{'a' * 43}", wrong, None):
             for endpoint in PATHS[:3]:
-                assert server.ask(endpoint.path.replace("{id}", f"run-{n}"), endpoint.method, token=guess)[0] == 401
+                asked = endpoint.path.replace("{id}", f"run-{n}")
+                assert server.ask(asked, endpoint.method, token=guess)[0] in (401, 429)
                 tries += 1
     server.process.stop()
     assert server.process.ended() == 0

@@ -18,7 +18,8 @@ from tests.security.agents import listen
 from tests.security.conftest import parsed, rest, with_store
 from tests.workers import Worker, ask
 
-from holdfast.http import sessions
+import holdfast
+from holdfast.http import codes, origins, tries
 
 PROXIED = (
     "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port",
@@ -36,36 +37,32 @@ def code_of(server):
 
 
 class Browser:
-    """A browser of this computer with the first page open: what it sends and keeps."""
+    """A browser with a page of this server open: what it sends and keeps."""
 
-    def __init__(self, server):
-        self.server, self.cookie, self.key = server, None, None
-        self.own = f"http://127.0.0.1:{server.place[1]}"
+    def __init__(self, server, own=None):
+        self.server, self.cookie = server, None
+        self.own = own or f"http://127.0.0.1:{server.place[1]}"
 
     def ask(self, path="/api/runs", method="GET", body=None, **headers):
-        named = {"Host": self.own.removeprefix("http://"), "Sec_Fetch_Site": "same-origin"}
+        named = {"Host": self.own.partition("://")[2], "Sec_Fetch_Site": "same-origin"}
         if method != "GET":
-            named["Origin"] = self.own
+            named |= {"Origin": self.own, "X_Holdfast_Page": "1"}
         if self.cookie:
             named["Cookie"] = self.cookie
-        if self.key:
-            named["Authorization"] = f"Session {self.key}"
         body = None if body is None else json.dumps(body).encode()
-        return self.server.ask(path, method, body, token=None, **{**named, **headers})
+        named = {name: text for name, text in {**named, **headers}.items() if text is not None}
+        return self.server.ask(path, method, body, token=None, **named)
 
     def begin(self, **credential):
         status, headers, said = self.ask("/session", "POST", credential)
         if status == 201:
-            self.cookie, self.key, self.set = (
-                headers["set-cookie"].partition(";")[0],
-                said["key"],
-                headers["set-cookie"],
-            )
+            assert said.keys() == {"name", "seconds"}  # no script has anything to keep
+            self.cookie, self.set = headers["set-cookie"].partition(";")[0], headers["set-cookie"]
         return status
 
 
 def test_without_the_link_no_account_of_the_computer_comes_in(server):
-    """A store without tokens: its first server makes one, and its link lets one browser in, once, with both halves of a session."""
+    """A store without tokens: its first server makes one, and its link lets one browser in, once."""
     for method, path in (("GET", "/api/runs"), ("POST", "/api/runs"), ("GET", "/api/approvals")):
         assert server.ask(path, method, b"{}" if method == "POST" else None, token=None)[0] == 401
     (token,) = with_store(server, lambda hf: hf.tokens())
@@ -77,20 +74,47 @@ def test_without_the_link_no_account_of_the_computer_comes_in(server):
     assert all(part in browser.set for part in ("HttpOnly", "SameSite=strict", "Path=/", "Max-Age=43200"))
     assert thief.begin(code=code) == 401
     assert browser.ask()[0] == 200
+    told = browser.ask("/api/me")[2]
+    assert (told["name"], told["via"]) == (token.name, "session")
     status, _, said = browser.ask("/api/runs/none/cancel", "POST", {})
     assert (status, said["error"]["code"]) == (404, "unknown_run")
-    # A server of another account gets the cookie of this host, and a script that runs in the page cannot read it.
-    thief.cookie = browser.cookie
-    assert thief.ask()[0] == 401
-    assert thief.ask("/session", "DELETE")[0] == 401
-    thief.key = "x" * 43
-    assert thief.ask("/session", "DELETE")[0] == 401
-    thief.cookie, thief.key = None, browser.key
-    assert thief.ask()[0] == 401
-    assert thief.ask("/session", "DELETE")[0] == 401
-    assert browser.ask()[0] == 200  # one half ends no session either
+    name = browser.cookie.partition("=")[0]
+    for wrong in ("", "x", browser.cookie.partition("=")[2][:-1], browser.cookie.partition("=")[2].swapcase()):
+        thief.cookie = f"{name}={wrong}"
+        assert thief.ask()[0] == 401
+        assert thief.ask("/session", "DELETE")[0] == 401
+    assert browser.ask()[0] == 200
     with_store(server, lambda hf: hf.revoke_token(token.id))
     assert browser.ask()[0] == 401
+
+
+AS_ANOTHER = (
+    "import os, socket; 'x'.encode('idna'); os.setgid(65534); os.setuid(65534);"
+    "s = socket.create_connection(('127.0.0.1', {port}));"
+    "s.sendall({head!r}); {then}"
+)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be another account")
+def test_the_cookie_of_a_session_is_worth_nothing_to_another_account(server):
+    """Browsers send it to every port of this host, also to a server of somebody else; the system says whose a connection is."""
+    browser = Browser(server)
+    assert browser.begin(token=server.token) == 201
+    head = f"GET /api/runs HTTP/1.1\r\nHost: 127.0.0.1:{server.place[1]}\r\nConnection: close\r\nCookie: {browser.cookie}\r\n\r\n"
+    port = server.place[1]
+    script = AS_ANOTHER.format(port=port, head=head.encode(), then="print(s.makefile('rb').read())")
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert "401" in said and "another account" in said
+    # Of a connection that its process has closed the system would name root.
+    start = f"POST /api/runs HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nOrigin: http://127.0.0.1:{port}\r\nX-Holdfast-Page: 1\r\n"
+    body = b'{"agent": "listen", "args": [1], "id": "stolen"}'
+    start += f"Cookie: {browser.cookie}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    with_store(server, lambda hf: hf.serve(listen))
+    script = AS_ANOTHER.format(port=port, head=start.encode() + body[:-1], then="s.sendall(b'}'); s.close()")
+    for _ in range(20):
+        subprocess.run([sys.executable, "-c", script], check=True)
+    assert browser.ask("/api/runs/stolen")[0] == 404
+    assert browser.ask("/api/runs", "POST", {"agent": "listen", "args": [1], "id": "own"})[0] == 201
 
 
 def test_the_secret_of_the_first_token_goes_to_the_terminal(tmp_path):
@@ -129,10 +153,32 @@ def test_a_session_is_of_this_computer_and_of_its_own_page(server):
     ]
     wrong += [{"Sec_Fetch_Site": site} for site in ("cross-site", "same-site")]
     wrong += [{name: "1.2.3.4"} for name in PROXIED]
+    silent = [
+        {"Origin": None},
+        {"X_Holdfast_Page": None},
+        {"X_Holdfast_Page": "2"},
+        {"Origin": None, "X_Holdfast_Page": None},
+    ]
     for headers in wrong:
         for asked in (("/api/runs",), ("/session", "POST", {"token": server.token})):
             status, _, said = browser.ask(*asked, **headers)
             assert (status, said["error"]["code"]) == (403, "foreign_request"), (headers, asked)
+    for headers in silent:  # what no other page can send: to read needs none of it, so that a page can follow
+        for asked in (
+            ("/api/runs/x/cancel", "POST", {}),
+            ("/session", "POST", {"token": server.token}),
+            ("/session", "DELETE"),
+        ):
+            status, _, said = browser.ask(*asked, **headers)
+            assert (status, said["error"]["code"]) == (403, "foreign_request"), (headers, asked)
+        assert browser.ask(**headers)[0] == 200
+    asked = {
+        "Origin": "http://evil.example",
+        "Access_Control_Request_Method": "POST",
+        "Access_Control_Request_Headers": "x-holdfast-page",
+    }
+    status, headers, _ = server.ask("/session", "OPTIONS", token=None, Sec_Fetch_Site="cross-site", **asked)
+    assert status in (403, 405) and not any(name.startswith("access-control") for name in headers)
     assert browser.ask("/api/runs", "POST", {}, **{"Content-Type": "text/plain"})[0] == 415
     assert browser.ask("/session", "POST", {}, **{"Content-Type": "text/plain"})[0] == 415
     assert browser.ask("/session", "POST", {"token": "x" * 2_000})[0] == 413
@@ -172,33 +218,99 @@ def test_a_session_says_how_long_it_lasts(server):
         assert f"Max-Age={said['seconds']};" in headers["set-cookie"]
 
 
-def test_a_later_start_prints_another_link(target):
-    """For the token of who starts it; a code of the server before is worth nothing, and neither is a session."""
+def test_a_session_is_known_to_every_server_of_the_store(target):
+    """It outlives its server; a code does not. A later start prints another link for the token of who starts it."""
     first = target("serve", "--port", "0")
     code, browser = code_of(first), Browser(first)
     assert browser.begin(token=first.token) == 201
     first.process.kill()
-    second = target("serve", "--port", "0")
+    second = target("serve", "--port", str(first.place[1]))
     assert Browser(second).begin(code=code) == 401
     browser.server = second
-    assert browser.ask(Host=f"127.0.0.1:{second.place[1]}")[0] == 401
+    assert browser.ask()[0] == 200
     assert Browser(second).begin(code=code_of(second)) == 201
+    third = target("serve", "--port", "0")
+    elsewhere = Browser(third)
+    elsewhere.cookie = browser.cookie.replace(str(first.place[1]), str(third.place[1]))
+    assert elsewhere.ask()[0] == 200
+    assert elsewhere.ask("/session", "DELETE")[0] == 204
+    assert browser.ask()[0] == 401  # everywhere at once
     assert len(with_store(second, lambda hf: hf.tokens())) == 2  # that of the first start, and the test's
 
 
-def test_codes_and_sessions_end_and_are_few(monkeypatch):
-    """A code after a minute, a session after twelve hours, and the oldest when there are a hundred."""
+def test_codes_end_and_are_few(monkeypatch):
+    """After a minute, and the oldest when there are a hundred."""
     now = 1_000.0
-    monkeypatch.setattr(sessions.time, "monotonic", lambda: now)
-    kept = sessions.Sessions()
-    codes = [kept.code("t") for _ in range(101)]
-    assert [kept.taken(codes[0]), kept.taken(codes[1])] == [None, "t"]
-    opened = [kept.begin("t") for _ in range(101)]
-    assert [kept.token(*opened[0]), kept.token(*opened[1])] == [None, "t"]
+    monkeypatch.setattr(codes.time, "monotonic", lambda: now)
+    kept = codes.Codes()
+    made = [kept.code("t") for _ in range(101)]
+    assert [kept.taken(made[0]), kept.taken(made[1])] == [None, "t"]
     now += 60
-    assert kept.taken(codes[2]) is None
-    now += 12 * 3600
-    assert kept.token(*opened[1]) is None
+    assert kept.taken(made[2]) is None
+
+
+OUTSIDE = {"X_Forwarded_For": "1.2.3.4", "X_Forwarded_Proto": "https", "Via": "1.1 proxy"}
+
+
+def test_behind_tls_a_session_is_for_the_address_that_the_operator_named(target):
+    """Its cookie goes by TLS to that host alone; the pages of no other address use it, and a proxy in between is no hindrance."""
+    server = target("serve", "--port", "0", "--host", "127.0.0.1", "--url", "https://agents.example.com/run")
+    browser = Browser(server, "https://agents.example.com")
+    assert browser.ask("/session", "POST", {"token": server.token}, **OUTSIDE)[0] == 201
+    assert browser.begin(token=server.token) == 201
+    assert browser.cookie.startswith("__Host-holdfast_session=")
+    assert all(part in browser.set for part in ("HttpOnly", "SameSite=strict", "Path=/;", "Secure"))
+    assert "Domain" not in browser.set
+    assert browser.ask(**OUTSIDE)[0] == browser.ask(Host="127.0.0.1:8010", **OUTSIDE)[0] == 200
+    assert browser.ask("/api/runs/x/cancel", "POST", {}, **OUTSIDE)[0] == 404
+    wrong = [
+        {"Host": "evil.example"},
+        {"Origin": "http://agents.example.com"},
+        {"Origin": "https://agents.example.com:444"},
+    ]
+    wrong += [
+        {"Origin": f"http://127.0.0.1:{server.place[1]}"},
+        {"Origin": "null"},
+        {"Origin": "https://agents.example.com/run"},
+    ]
+    for headers in wrong:
+        assert browser.ask("/api/runs/x/cancel", "POST", {}, **headers)[0] == 403, headers
+    assert b'<base href="/run/">' in server.ask("/approvals/q-1")[2]
+    assert server.ask("/static/index.html")[0] == server.ask("/healthz")[0] == 200
+    assert b"https://agents.example.com/run/#code=" in server.process.said().encode()
+
+
+@pytest.mark.parametrize(
+    "url", ["http://agents.example.com", "agents.example.com", "https://", "https://a:b@c", "https://a/?x", "ftp://a", "https://a:x"]
+)  # fmt: skip
+def test_an_address_that_is_none_is_refused(url):
+    with pytest.raises(holdfast.BadArguments, match="--url"):
+        origins.Origin.parse(url)
+
+
+def test_sessions_need_an_address_where_others_reach_the_server(target, tmp_path):
+    """A cookie would cross the network as it is."""
+    first = target("serve", "--port", "0")
+    first.token  # noqa: B018 - without one it would not start
+    server = target("serve", "--port", "0", "--host", "0.0.0.0")
+    server.place = ("127.0.0.1", server.place[1])
+    status, _, said = Browser(server).ask("/session", "POST", {"token": first.token})
+    assert status == 401 and "--url" in said["error"]["message"]
+
+
+def test_wrong_tokens_are_not_looked_up_for_ever(server):
+    """Many from one address are told to wait; who has shown a good one is not kept out by them, and neither is another address."""
+    good, browser = server.token, Browser(server)
+    assert server.ask("/api/runs")[0] == 200
+    assert browser.begin(token=good) == 201
+    wrong = [f"holdfast_{'0' * 12}_{'a' * 42}{digit}" for digit in "0123456789"]
+    answers = [server.ask("/api/runs", token=wrong[n % 10])[0] for n in range(tries.WRONG_MOST + 5)]
+    assert answers == [401] * tries.WRONG_MOST + [429] * 5
+    status, headers, said = server.ask("/session", "POST", json.dumps({"token": wrong[0]}).encode(), token=None,
+                                       Host=f"127.0.0.1:{server.place[1]}", Origin=browser.own, X_Holdfast_Page="1")  # fmt: skip
+    assert (status, said["error"]["code"]) == (429, "too_many_tries") and 0 < int(headers["retry-after"]) <= 61
+    assert server.ask("/api/runs")[0] == browser.ask()[0] == 200
+    assert server.ask("/api/runs", source="127.0.0.2", token=wrong[0])[0] == 401
 
 
 def test_nobody_ends_the_sessions_of_others(server):
@@ -207,10 +319,10 @@ def test_nobody_ends_the_sessions_of_others(server):
     assert browser.begin(token=server.token) == 201
     _, secret = with_store(server, lambda hf: hf.create_token("eve", scopes=["read"]))
     eve.begin(token=secret)
-    first = eve.cookie, eve.key
+    first = eve.cookie
     assert {Browser(server).begin(token=secret) for _ in range(100)} == {201}
     assert browser.ask()[0] == 200
-    eve.cookie, eve.key = first
+    eve.cookie = first
     assert eve.ask()[0] == 401
 
 
@@ -226,7 +338,7 @@ def test_what_a_session_follows_ends_with_it(server, first):
     browser = Browser(server)
     assert browser.begin(token=server.token) == 201
     shown = {
-        "session": f"Cookie: {browser.cookie}\r\nAuthorization: Session {browser.key}\r\n",
+        "session": f"Cookie: {browser.cookie}\r\n",
         "token": f"Authorization: Bearer {server.token}\r\n",
     }
     following = {}
@@ -255,7 +367,9 @@ def test_what_begins_a_session_has_one_meaning(server):
     token = json.dumps(server.token)
     wrong = [f'{{"token": "x", "token": {token}}}'.encode(), f'{{"token": {token}}}'.encode("utf-16"), b"[" * 999]
     for text in wrong:
-        status, _, said = server.ask("/session", "POST", text)
+        own = f"127.0.0.1:{server.place[1]}"
+        named = {"Host": own, "Origin": f"http://{own}", "X_Holdfast_Page": "1"}
+        status, _, said = server.ask("/session", "POST", text, **named)
         assert (status, said["error"]["code"]) == (400, "bad_json"), text[:30]
     assert "fault" not in server.process.said()
 

@@ -96,15 +96,16 @@ def test_a_question():
         "timestamp": "2023-11-14T22:13:20Z",
         "data": {
             "run": "r 1/", "agent": "research", "labels": {"team": "docs"}, "text": "Publish <this> & that?", "position": 903,
-            "seq": 3, "link": "https://h.example/api/approvals/q-1",
+            "seq": 3, "link": "https://h.example/api/approvals/q-1", "page": "https://h.example/approvals/q-1",
             "question": {"id": "q-1", "kind": "approve", "text": "Publish <this> & that?", "to": ["ana"], "digest": "d1",
-                         "expires_at": "2023-11-14T22:14:20Z", "link": "https://h.example/api/approvals/q-1"},
+                         "expires_at": "2023-11-14T22:14:20Z", "link": "https://h.example/api/approvals/q-1",
+                         "page": "https://h.example/approvals/q-1"},
         },
     }  # fmt: skip
     assert b"hidden" not in message.body()
     assert json.loads(as_slack(told)) == {
         "text": "*approval.asked: research, run r 1/*\nPublish &lt;this&gt; &amp; that?\nDecide (for ana): holdfast approve q-1\n"
-        "<https://h.example/api/approvals/q-1|Open>"
+        "<https://h.example/approvals/q-1|Open>"
     }
 
 
@@ -228,7 +229,7 @@ def test_mail():
     assert mail["Date"] == "Tue, 14 Nov 2023 22:13:20 +0000"
     assert (mail["Bcc"], mail["X"], mail["To"]) == (None, None, "ana@example.com")
     text = mail.get_content()
-    assert "Publish?" in text and "holdfast approve q-1" in text and "https://h.example/api/approvals/q-1" in text
+    assert "Publish?" in text and "holdfast approve q-1" in text and "https://h.example/approvals/q-1" in text
 
 
 def test_what_others_wrote_steers_no_screen_of_those_who_read_a_mail_or_a_chat():

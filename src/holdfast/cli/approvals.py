@@ -16,7 +16,7 @@ from rich.console import Console
 from holdfast.cli import prompts
 from holdfast.cli.control import kept_back
 from holdfast.cli.options import F, db_option, json_option, run_ids, subcommand
-from holdfast.cli.stores import BundleFile, held, looked_into
+from holdfast.cli.stores import BundleFile, existing, held, looked_into
 from holdfast.cli.view.advice import command
 from holdfast.cli.view.choices import ANEW, VALUE, to_decide, value_line
 from holdfast.cli.view.console import FAILED, console, print_json, say
@@ -28,6 +28,7 @@ from holdfast.client.bundles import is_bundle
 from holdfast.client.client import Client
 from holdfast.client.edge import Edge, decisions_in, describe
 from holdfast.client.keys import Keys
+from holdfast.client.links import LINK_LASTS, SERVER
 from holdfast.client.refusals import Try
 from holdfast.errors import AlreadyDecided, BadArguments, Stale, UnknownApproval
 from holdfast.words.model import FINISHED
@@ -45,6 +46,19 @@ _DEEDS: Final = {"Approve": "approve", "Deny": "deny", "Answer": "answer"}  # as
 )
 @click.option("--all", "every", is_flag=True, help="Also what was decided, expired or withdrawn.")
 @click.option("--list", "listed", is_flag=True, help="Only list them, on a terminal too.")
+@click.option(
+    "--link", metavar="NAME", help="Print for each a link by which this person may decide it once, without a token."
+)
+@click.option(
+    "--group", "groups", metavar="GROUP", multiple=True, help="With --link: a group that NAME is in; repeatable."
+)
+@click.option(
+    "--expires", metavar="TIME", default=LINK_LASTS, show_default=True, help="With --link: how long a link is good."
+)
+@click.option(
+    "--base-url", metavar="URL", default=SERVER, show_default=True, envvar="HOLDFAST_SERVER_URL",
+    help="With --link: where `holdfast serve` is reached.",
+)  # fmt: skip
 @db_option
 @json_option
 async def approvals(
@@ -54,6 +68,10 @@ async def approvals(
     by: str | None,
     every: bool,
     listed: bool,
+    link: str | None,
+    groups: tuple[str, ...],
+    expires: str,
+    base_url: str,
     db: str | None,
     as_json: bool,
 ) -> None:
@@ -61,7 +79,14 @@ async def approvals(
 
     On a terminal the questions come one after the other: approve, deny, edit in $EDITOR, or skip. What is decided in a bundle is
     signed with your key and written into it.
+
+    With --link, whoever has a link decides in the name of that person: send it to nobody else. To open it decides nothing.
     """
+    if link is not None:
+        if file is not None or every or to is not None or by is not None:
+            raise click.UsageError("--link is for what is open in a store: leave out FILE, --all, --for and --by")
+        await _link(db, run, Actor(link, groups), expires, base_url, as_json=as_json)
+        return
     if file is not None:
         db, by = _bundle(file, db), None if listed or as_json else by
     async with looked_into(file or "", db, by) as hf:
@@ -97,6 +122,24 @@ async def approvals(
         else:
             for each in found:
                 _print(each, db, console(), await _how_it_stands(edge, each))
+
+
+async def _link(url: str | None, run: str | None, person: Actor, expires: str, base_url: str, *, as_json: bool) -> None:
+    """Print links to all that a person may decide."""
+    async with existing(url) as hf:
+        if run is not None:
+            await Edge(hf).row(run)
+        found = await Edge(hf).approvals(Room(LISTED_BYTES), run=run, to=person, open=True, limit=100)
+        made = [(each, await hf.approval_link(each, by=person, expires=expires, base_url=base_url)) for each in found]
+    if as_json:
+        print_json(
+            {"links": [{"question": each.id, "run": each.run, "by": person.name, "link": link} for each, link in made]}
+        )
+    elif not made:
+        say(f"Nothing waits for {clean(person.name)}.")
+    for each, link in () if as_json else made:
+        say(f"{each.id} of run {clean(each.run)}: {clean(each.question)}")
+        tell(link)
 
 
 async def _step_through(hf: Client, found: list[Approval], by: str | None) -> None:

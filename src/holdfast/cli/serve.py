@@ -46,6 +46,10 @@ _GRACE_S: Final = 5.0
     "--socket", "path", metavar="PATH", help="Listen at a Unix socket instead, for your account and root alone."
 )
 @click.option(
+    "--url", "address", metavar="URL", envvar="HOLDFAST_SERVER_URL",
+    help="How browsers reach it through a proxy that speaks TLS: https://agents.example.com. People sign in there.",
+)  # fmt: skip
+@click.option(
     "--limits",
     default="",
     metavar="NAME=VALUE,...",
@@ -53,12 +57,16 @@ _GRACE_S: Final = 5.0
     help="Limits of connections; default: connections=2000,address=200,token=1000,head=10s,body=30s,send=20s.",
 )
 @db_option
-def serve(host: str, port: int, deadline: str, path: str | None, limits: str, db: str | None) -> int:
+def serve(
+    host: str, port: int, deadline: str, path: str | None, address: str | None, limits: str, db: str | None
+) -> int:
     """Serve the store over HTTP until stopped.
 
     Clients start and follow runs, and people decide. The server carries no run: workers do that. Needs holdfast[server].
 
     Webhooks come in at /hooks/NAME; this server's environment has their secrets.
+
+    The dashboard is at /, and the table of all paths at /api.
 
     Every other request needs a token. If the store has none, one is made for you, and a link is printed that opens a session in a
     browser.
@@ -73,7 +81,7 @@ def serve(host: str, port: int, deadline: str, path: str | None, limits: str, db
     known = server.Limits.parse(limits)
     listen_to_logs(logging.WARNING)
     with server.listening(host, port, path) as listener:
-        asyncio.run(_serve(server, db, listener, settings, known))
+        asyncio.run(_serve(server, db, listener, settings, known, address))
     return 0  # to be stopped is how a server ends
 
 
@@ -89,20 +97,26 @@ def _server() -> Any:
     return server
 
 
-async def _serve(server: Any, url: str | None, listener: socket.socket, settings: Settings, limits: Any) -> None:
+async def _serve(
+    server: Any, url: str | None, listener: socket.socket, settings: Settings, limits: Any, reached: str | None
+) -> None:
     with Stop(lambda: say("Stopped at once.", "yellow"), grace_s=_GRACE_S, late_code=0) as stop:
-        sessions = server.Sessions()
-        async with open_store(url, settings=settings) as hf, server.serving(hf, listener, limits, sessions) as address:
-            say(f"Serving {Edge(hf).url} at {address}. Ctrl-C stops.")
-            if server.is_local(listener) and listener.family != socket.AF_UNIX:
-                await _invite(hf, sessions, address)
+        codes = server.Codes()
+        async with (
+            open_store(url, settings=settings) as hf,
+            server.serving(hf, listener, limits, codes, reached) as address,
+        ):
+            for_browsers = f", for browsers at {reached}" if reached else ""
+            say(f"Serving {Edge(hf).url} at {address}{for_browsers}. Ctrl-C stops.")
+            if (server.is_local(listener) or reached) and listener.family != socket.AF_UNIX:
+                await _invite(hf, codes, (reached or address).rstrip("/"))
             await stop.asked.wait()
             say("Stopping: clients that follow something come back by themselves.", "yellow")
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # that requests are cut off now is no news
         say("Stopped.")
 
 
-async def _invite(hf: Client, sessions: Any, address: str) -> None:
+async def _invite(hf: Client, codes: Any, address: str) -> None:
     """Tell the user who started this server how to come in, where nobody else of this computer reads it."""
     found, name = await hf.tokens(), user()
     if found:
@@ -130,7 +144,7 @@ async def _invite(hf: Client, sessions: Any, address: str) -> None:
             "For a link that opens a session in a browser, start it at a terminal: others may read what is written here."
         )
     else:
-        say(f"In a browser of this computer, once and within a minute: {address}/#code={sessions.code(token.id)}")
+        say(f"In a browser, once and within a minute: {address}/#code={codes.code(token.id)}")
 
 
 def _others_read() -> bool:

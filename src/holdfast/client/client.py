@@ -24,6 +24,7 @@ from holdfast.client.control import Control
 from holdfast.client.conversations import Conversations
 from holdfast.client.filter import filter_of
 from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo, bury_owners, infos_of
+from holdfast.client.links import Links
 from holdfast.client.notifications import Notifications
 from holdfast.client.refusals import Refusals
 from holdfast.client.rehearsal import Rehearsals
@@ -176,7 +177,17 @@ class _Arguments(NamedTuple):
 
 
 class Client(
-    Announcements, Questions, Conversations, Control, Notifications, Rehearsals, Schedules, Tokens, Triggers, Bundles
+    Announcements,
+    Questions,
+    Conversations,
+    Control,
+    Links,
+    Notifications,
+    Rehearsals,
+    Schedules,
+    Tokens,
+    Triggers,
+    Bundles,
 ):
     """An open store, made by `holdfast.open`. A client belongs to the event loop it was opened in.
 

@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from holdfast.client import sessions
 from holdfast.client.approvals import Approval, Room
 from holdfast.client.bundles import Bundle, Judgement, add_decisions, judged, new_decisions, read
 from holdfast.client.client import Client, open, store_for
@@ -27,7 +28,9 @@ from holdfast.client.conversations import Message
 from holdfast.client.history import value_text
 from holdfast.client.info import Deed, RunEvent, bury_owners
 from holdfast.client.keys import Key, Keys
+from holdfast.client.links import link_of
 from holdfast.client.refusals import Try
+from holdfast.client.sessions import Begun, Identity
 from holdfast.client.triggers import DeliveryInfo
 from holdfast.errors import NotAllowed, StoreUnavailable, UnknownRun
 from holdfast.store.approvals import QuestionAges, check_allowed
@@ -80,6 +83,22 @@ class Edge:
     def through(self, actor: Actor, door: str) -> Client:
         """Make a view of the client for an actor who comes through a door; the audit names both."""
         return self._hf._through(actor, door)
+
+    async def begin_session(self, who: Identity, whose: str, account: int | None) -> Begun:
+        """Begin a session of somebody who has shown who that is."""
+        return await self._hf._written(sessions.begin(self._hf.store, who, whose, account), "Sign in again")
+
+    async def session(self, cookie: str) -> Identity | None:
+        """Find who has the session with this cookie, if it is good."""
+        return await sessions.found(self._hf.store, cookie)
+
+    async def end_session(self, digest: str) -> None:
+        """End a session."""
+        await self._hf._written(self._hf.store.end_session(digest), "Sign out again")
+
+    async def link(self, secret: str) -> Identity | None:
+        """Find who may decide by the link with this secret, if it is good."""
+        return await link_of(self._hf.store, secret)
 
     def note_refused(self, refused: Try) -> None:
         """Count a refused try for the audit."""

@@ -8,7 +8,7 @@ import json
 import re
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
@@ -41,6 +41,7 @@ class Token:
         revoked_at: When it was revoked.
         expires_at: When it ends; None: never.
         used_at: When it was used last, to the minute.
+        only: Labels of the runs that are there for it; None: all runs are.
 
     Example:
         ```python
@@ -57,6 +58,7 @@ class Token:
     revoked_at: datetime | None
     expires_at: datetime | None = None  # None: never
     used_at: datetime | None = None  # to the minute
+    only: dict[str, str] | None = field(default=None, hash=False)  # labels of the runs that are there for it
 
     @classmethod
     def of(cls, row: TokenRow) -> Token:
@@ -66,8 +68,9 @@ class Token:
         )
         groups, scopes = json.loads(row.member_of), json.loads(row.scopes)
         return cls(
-            row.id, row.name, tuple(groups), tuple(scopes), moment(row.created_at), revoked_at, expires_at, used_at
-        )
+            row.id, row.name, tuple(groups), tuple(scopes), moment(row.created_at), revoked_at, expires_at, used_at,
+            None if row.only_labels is None else json.loads(row.only_labels),
+        )  # fmt: skip
 
     def is_good(self, now: datetime | None = None) -> bool:
         """Tell whether it is neither revoked nor expired.
@@ -146,6 +149,8 @@ class Tokens(Base):
     async def revoke_token(self, which: str) -> list[Token]:
         """Revoke a token by its id, or all of a name; returns those revoked. Every server refuses them from now on.
 
+        Sessions end with their token. Those of a person whom a provider knows, by that name, end too.
+
         Raises:
             BadArguments: There is no such token.
 
@@ -156,7 +161,7 @@ class Tokens(Base):
             ```
         """
         found = await self._written(self.store.revoke_tokens(which, **self._author()), _LOOK)
-        if not found:
+        if not found and not await self._written(self.store.end_sessions_of(which, **self._author()), _LOOK):
             raise BadArguments(f"there is no token with the id or name {which!r}; `holdfast token --list` shows them")
         return [Token.of(row) for row in found]
 

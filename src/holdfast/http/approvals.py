@@ -9,7 +9,7 @@ from pydantic import Field
 
 from holdfast.client.approvals import LISTED_BYTES, Approval, Room
 from holdfast.client.edge import Edge
-from holdfast.errors import UnknownApproval
+from holdfast.errors import Stale, UnknownApproval
 from holdfast.http.routes import Call, Input, Nothing
 
 
@@ -83,6 +83,12 @@ async def decide(call: Call[Nothing, Approve | Deny | Answer | Delegate]) -> One
     question = await hf.approval(call["id"])
     if question.id != call["id"]:  # by the time this comes, a run may ask something else
         raise UnknownApproval(f"{call['id']!r} is a run: decide its question by its own id, {question.id!r}")
+    linked = None if call.caller is None else call.caller.who.shown
+    if linked not in (None, said.digest):
+        raise Stale(
+            "the link is for what was shown when it was made, and that is another by now. Ask for another link",
+            approval=question,
+        )
     if isinstance(said, Approve):
         edited = {"data": said.data} if "data" in said.model_fields_set else {}
         done = await hf.approve(question, by=by, note=said.note, digest=said.digest, **edited)

@@ -1,20 +1,18 @@
-"""Identity: a bearer token says who asks, or a session that began with one; on a Unix socket the system says it.
+"""Identity: a bearer token says who asks, or the cookie of a session; on a Unix socket the system says it.
 
-Sessions and sockets are for this computer: what comes from elsewhere could only come through something that passes it on. So
-`Host` must be this computer's, `Origin` the server's own, and nothing may say that it was passed on. Tokens may come from anywhere:
-no page and no proxy has one by itself.
+Tokens may come from anywhere: no page and no proxy has one by itself. A browser sends its cookie by itself, so what a session asks
+must be asked by a page of this server (`origins`), and, on this computer, by the account that began it: other accounts may run
+servers on other ports of the same host, to which browsers send the same cookie.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import os
-import re
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
 
@@ -25,22 +23,18 @@ from starlette.types import Scope as Asked
 from holdfast.client.client import Client
 from holdfast.client.edge import Edge, user
 from holdfast.client.refusals import Try
+from holdfast.client.sessions import Identity
 from holdfast.client.tokens import RENEW, SCOPES, Scope, Token, id_in
 from holdfast.errors import HoldfastError
+from holdfast.http.codes import Codes
 from holdfast.http.connections import KEY
 from holdfast.http.errors import Refused, answer
+from holdfast.http.origins import Origin, check_local
 from holdfast.http.page import path_in
-from holdfast.http.sessions import Sessions, digest
-from holdfast.values.text import cut
+from holdfast.http.tries import Tries
 from holdfast.words.harmless import logger
 from holdfast.words.people import Actor
 
-# What proxies, tunnels and content networks add, each in its own way.
-_PASSED_ON: Final = re.compile(
-    r"forwarded|via|x-forwarded.*|x-original-.*|x-rewrite-url|(x-|true-|x-cluster-|fastly-)?client-ip|x-real-.*|x-host|x-proxy.*"
-    r"|(cf|fly|fastly|ngrok|tailscale|wl-proxy|cdn|x-envoy|x-amzn?|x-amz-cf|x-azure|x-appengine|x-arr|x-vercel|x-nf|x-varnish)-.*"
-    r"|x-varnish|client-ip|proxy-.*"
-)
 _NOTED_S: Final = 60.0  # how often that a token is used is written down
 _WARNED_S: Final = 24 * 3600  # how often it is said that one expires soon
 _log = logger("holdfast.http")
@@ -51,14 +45,35 @@ Door = Literal["token", "session", "socket", "app"]
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody, what that person may do here, and the door of the audit: with the id of the token, or the user of the computer."""
+    """Somebody, what that person may do here, and how that is known."""
 
-    actor: Actor
-    scopes: frozenset[Scope]
-    via: str
-    session: str = ""  # which one, if it is one: it can end before its token does
+    who: Identity
     kind: Door = "token"
-    ends_at: datetime | None = None  # the credential, if it ends by itself
+
+    @property
+    def actor(self) -> Actor:
+        """The person."""
+        return self.who.actor
+
+    @property
+    def scopes(self) -> frozenset[Scope]:
+        """All that this person may do."""
+        return self.who.scopes
+
+    @property
+    def via(self) -> str:
+        """The door of the audit."""
+        return self.who.via
+
+    @property
+    def session(self) -> str:
+        """Which session, if it is one."""
+        return self.who.session
+
+    @property
+    def ends_at(self) -> datetime | None:
+        """When the credential ends."""
+        return self.who.ends_at
 
     def check(self, needs: Scope) -> None:
         """Refuse what the caller may not do."""
@@ -69,27 +84,6 @@ class Caller:
 
 
 Guard = Callable[[Request], Awaitable[Caller]]
-
-
-def is_loopback(host: str) -> bool:
-    """Does this name or address mean this computer, for itself alone?"""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def check_local(request: Request) -> None:
-    """Refuse all but programs of this computer, and pages that this server has sent, that ask directly."""
-    host = request.headers.get("host", "")
-    if not is_loopback(_without_port(host)):
-        raise Refused("foreign_request", f"the request is for the host {host!r}, and this server is this computer's")
-    origin = request.headers.get("origin")
-    if origin is not None and origin != f"{request.url.scheme}://{host}":
-        raise Refused("foreign_request", f"the request comes from a page of {origin!r}")
-    for name in request.headers:
-        if _PASSED_ON.fullmatch(name):
-            raise Refused("foreign_request", f"the request was passed on by a proxy: it has {cut(name, 40)!r}")
 
 
 class OwnPages:
@@ -112,11 +106,9 @@ class OwnPages:
 
 
 def _check_page(request: Request) -> None:
-    headers = request.headers
+    headers, path = request.headers, path_in(request.scope)
     site = headers.get("sec-fetch-site", "none")
-    proved = headers.get("authorization", "").lower().startswith("bearer ") or path_in(request.scope).startswith(
-        "/hooks/"
-    )
+    proved = headers.get("authorization", "").lower().startswith("bearer ") or path.startswith("/hooks/")
     if site in ("none", "same-origin") or proved:
         return
     link = (request.method, headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == (
@@ -124,55 +116,63 @@ def _check_page(request: Request) -> None:
         "navigate",
         "document",
     )
-    if not link or path_in(request.scope).startswith("/api/"):
+    if not link or path.startswith("/api/"):
         raise Refused(
             "foreign_request", f"a browser says that a page of another site asks: Sec-Fetch-Site is {site[:20]!r}"
         )
 
 
-def _without_port(host: str) -> str:
-    name, _, port = host.rpartition(":")
-    return (name if name and port.isdigit() else host).strip("[]").lower()
-
-
 class Tokens:
-    """Asks the store who has a token. With `sessions`, this computer's browsers may begin one."""
+    """Asks the store who has a token or a session. There are sessions where the server has an origin."""
 
-    def __init__(self, hf: Client, sessions: Sessions | None = None) -> None:
-        self._hf, self.sessions = hf, sessions
+    def __init__(self, hf: Client, origin: Origin | None = None, codes: Codes | None = None) -> None:
+        self._hf, self._edge, self._origin = hf, Edge(hf), origin
+        self.codes = codes
+        self.tries = Tries()
         self._noted: dict[str, float] = {}  # token -> when its use was written down last
         self._warned: dict[str, float] = {}
         self._writing: set[asyncio.Task[None]] = set()
 
+    @property
+    def origin(self) -> Origin:
+        """Where the pages of this server are; `Refused` if sessions are not for it."""
+        if self._origin is None:
+            raise unauthorized(
+                "there are sessions only on this computer, and where `holdfast serve --url https://...` says how it is reached"
+            )
+        return self._origin
+
     async def __call__(self, request: Request) -> Caller:
         given = request.headers.get("authorization")
         if given is None:
-            return self._neighbour(request)
+            cookie = "" if self._origin is None else request.cookies.get(self._origin.cookie(request), "")
+            return await self._of_session(request, cookie) if cookie else self._neighbour(request)
         scheme, _, secret = given.partition(" ")
-        if scheme.lower() == "session":
-            token = await self._of_session(request, secret.strip())
-            return replace(self.known(token), kind="session", session=digest(request.cookies[cookie_of(request)]))
         if scheme.lower() != "bearer":
             raise unauthorized(f"the scheme {scheme[:20]!r} is not known here; it is Bearer")
-        return self.known(await self._hf.token_of(secret.strip()), id_in(secret.strip()))
+        return Caller(Identity.of_token(await self.known(request, secret.strip())))
 
-    def known(self, token: Token | None, id: str = "") -> Caller:
-        """Make the caller that has this token, or refuse; `id` is that of the token that was shown."""
+    async def known(self, request: Request, secret: str) -> Token:
+        """Find the token that has this secret, or refuse: many wrong ones from one address are not looked up any more."""
+        address = self.tries.allow(request, secret)
+        token = await self._hf.token_of(secret)
         if token is None:
-            raise unauthorized("this token is not known, was revoked, or has expired", token=id)
-        self._note(token)
-        return Caller(
-            Actor(token.name, token.groups), frozenset(token.scopes), f"http:{token.id}", ends_at=token.expires_at
-        )
+            self.tries.wrong(address)
+            raise unauthorized("this token is not known, was revoked, or has expired", token=id_in(secret))
+        self.tries.right(secret)
+        self.note(token)
+        return token
 
-    async def _of_session(self, request: Request, key: str) -> Token | None:
-        if self.sessions is None:
-            raise unauthorized("there are sessions only where a server is for this computer alone")
-        check_local(request)
-        token = self.sessions.token(request.cookies.get(cookie_of(request), ""), key)
-        if token is None:
+    async def _of_session(self, request: Request, cookie: str) -> Caller:
+        self.origin.check(request)
+        who = await self._edge.session(cookie)
+        if who is None:
             raise unauthorized("this session is over")
-        return await self._hf.good_token(token)
+        if who.account is not None and who.account != account_of(request):
+            raise unauthorized("this session was begun by another account of this computer")
+        if who.token is not None:
+            self.note(who.token)
+        return Caller(who, "session")
 
     def _neighbour(self, request: Request) -> Caller:
         """Make the caller at the other end of a Unix socket, if it is one: the user who runs this server, or root."""
@@ -181,9 +181,9 @@ class Tokens:
             raise unauthorized("this needs a token")
         check_local(request)
         name = user() if peer == os.getuid() else "root"
-        return Caller(Actor(name), frozenset(SCOPES), f"unix:{name}", kind="socket")
+        return Caller(Identity(Actor(name), frozenset(SCOPES), f"unix:{name}"), "socket")
 
-    def _note(self, token: Token) -> None:
+    def note(self, token: Token) -> None:
         """Note now and then that a token is used, and warn that it expires soon."""
         now = time.monotonic()
         if now - self._noted.get(token.id, -_NOTED_S) >= _NOTED_S:
@@ -201,10 +201,10 @@ class Tokens:
             await self._hf.token_used(token)
 
 
-def cookie_of(request: Request) -> str:
-    """Name a session's cookie: servers on other ports get it too, and have their own."""
-    server = request.scope.get("server") or ("", 0)
-    return f"holdfast_session_{server[1]}"
+def account_of(request: Request) -> int | None:
+    """Ask the system which account of this computer has the other end of the connection; None where it cannot tell."""
+    found: int | None = request.scope[KEY].account()
+    return found
 
 
 def unauthorized(message: str, **about: str) -> Refused:
@@ -215,7 +215,7 @@ def unauthorized(message: str, **about: str) -> Refused:
 
 def note_refused(hf: Client, request: Request, path: str, refused: Refused) -> None:
     """Count a refusal for the audit, if it is about who asks."""
-    if refused.code in ("unauthorized", "unverified", "forbidden", "foreign_request"):
+    if refused.code in ("unauthorized", "unverified", "forbidden", "foreign_request", "too_many_tries"):
         address = request.client.host if request.client else ""
         about = {"via": "http", "address": address, **refused.about}
         Edge(hf).note_refused(Try(f"{request.method} {path}", refused.code, **about))

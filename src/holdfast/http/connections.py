@@ -22,6 +22,7 @@ import termios
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import h11
@@ -32,6 +33,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from holdfast.client.documents import json_bytes
 from holdfast.errors import BadArguments
 from holdfast.http.errors import Refused, answer, problem
+from holdfast.http.page import path_in
 from holdfast.values.text import short
 from holdfast.words.durations import seconds
 from holdfast.words.harmless import logger
@@ -52,6 +54,7 @@ _CLOSE: Final = {"Connection": "close"}
 _END_OF_HEAD: Final = re.compile(rb"\n\r?\n")
 _BARE_LINE: Final = re.compile(rb"(?<!\r)\n")
 _TIMEOUT: Final[int | None] = getattr(socket, "TCP_USER_TIMEOUT", None)
+_TABLES: Final = {socket.AF_INET: Path("/proc/net/tcp"), socket.AF_INET6: Path("/proc/net/tcp6")}
 PEER: Final[int | None] = getattr(socket, "SO_PEERCRED", None)
 
 _log = logger("holdfast.http")
@@ -215,6 +218,7 @@ class Connection(H11Protocol):
         self._app: ASGIApp = self.app
         self.app = self._serve
         self.address = self.owner = ""
+        self._account: int | None = None  # of this computer, at the other end of TCP
         self.peer: int | None = None  # at the other end of a Unix socket: the user's number
         self._waits = self._gives_way = self._hears = self.is_gone = False
         self._late: asyncio.TimerHandle | None = None  # while it waits for a request
@@ -272,6 +276,14 @@ class Connection(H11Protocol):
         """Note that the request has shown this token."""
         self._doors.admit(self, token)
         self._settle()
+
+    def account(self) -> int | None:
+        """Ask the system which user of this computer has the other end; None if it is elsewhere, or the system does not say."""
+        if self.peer is not None:
+            return self.peer
+        if self._account is None:
+            self._account = owner_of(self.transport.get_extra_info("socket"))
+        return self._account
 
     @contextlib.contextmanager
     def hearing_a_stranger(self) -> Iterator[None]:
@@ -372,7 +384,7 @@ class Connection(H11Protocol):
         try:
             _check_framing(scope)
             _check_head(scope)
-            if scope["path"] not in PROBES:
+            if path_in(scope) not in PROBES:
                 self._doors.check(self)
         except Refused as refused:
             app = answer(refused)
@@ -417,6 +429,26 @@ def peer_of(connection: socket.socket) -> int | None:
         return None
     said = connection.getsockopt(socket.SOL_SOCKET, PEER, struct.calcsize("3i")) if PEER else b""
     return int(struct.unpack("3i", said)[1]) if said else None
+
+
+def owner_of(connection: socket.socket) -> int | None:
+    """Ask the system whose the other end of a connection within this computer is; None where that is not told."""
+    try:
+        here, there = connection.getsockname()[:2], connection.getpeername()[:2]
+        line = f" {_spelled(*there)} {_spelled(*here)} ".encode()
+        table = _TABLES[connection.family].read_bytes()
+    except (OSError, ValueError, KeyError):
+        return None
+    for found in re.finditer(re.escape(line), table):
+        _, _, _, _, account, _, inode = table[found.end() :].split(maxsplit=7)[:7]
+        return int(account) if int(inode) else None  # of what its process has closed nothing is known
+    return None
+
+
+def _spelled(address: str, port: int) -> str:
+    """Spell an end of a connection as the tables of the system do: words of 32 bits in the order of this machine."""
+    packed = ipaddress.ip_address(address.partition("%")[0]).packed
+    return "".join(f"{word:08X}" for word in struct.unpack(f"={len(packed) // 4}I", packed)) + f":{port:04X}"
 
 
 def _network(address: str) -> str:

@@ -65,7 +65,7 @@ REFUSALS: Final[dict[str, tuple[int, str]]] = {
     "forbidden": (403, "Use a token that may do this; `holdfast token NAME` makes one."),
     "foreign_request": (
         403,
-        "Ask 127.0.0.1 or localhost directly. Web pages, proxies and other computers need a token of `holdfast token NAME`.",
+        "Ask 127.0.0.1 or localhost directly, or the address of `holdfast serve --url`. Other pages and computers need a token.",
     ),
     "unknown_conversation": (404, "GET /api/conversations lists those there are."),
     "unknown_path": (404, "/openapi.json lists the paths there are."),
@@ -73,6 +73,7 @@ REFUSALS: Final[dict[str, tuple[int, str]]] = {
     "too_slow": (408, "Send it again, or send less."),
     "too_large": (413, "Send less, or put the value somewhere else and send its address."),
     "not_json": (415, "Send `Content-Type: application/json`; with curl: --json '{}'."),
+    "too_many_tries": (429, "Wait a minute, then send a token that is good; `holdfast token NAME` makes one."),
     "internal": (500, "The server's log says more. Nothing is known to be lost; ask again."),
     "cannot_verify": (503, "The server's log says what it lacks. Send it again when that is mended."),
     "too_busy": (503, "Try again in a few seconds, or ask another server."),

@@ -1,8 +1,7 @@
-"""Login: a browser of this computer begins a session with a code or a token, and ends it: POST and DELETE of /session."""
+"""Login: a browser begins a session with a token, a code or a link, and ends it: POST and DELETE of /session."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -10,71 +9,90 @@ from starlette.responses import Response
 
 from holdfast.client.client import Client
 from holdfast.client.documents import json_bytes
-from holdfast.client.tokens import id_in
-from holdfast.http.auth import Tokens, check_local, cookie_of, unauthorized
+from holdfast.client.edge import Edge
+from holdfast.client.sessions import Begun, Identity
+from holdfast.http.auth import Tokens, account_of, unauthorized
 from holdfast.http.connections import KEY, Connection
 from holdfast.http.errors import Refused
 from holdfast.http.requests import answered, document_of
-from holdfast.http.sessions import SESSION_S
 
 _MOST_BYTES: Final = 1_000
+_WAYS: Final = ({"code"}, {"token"}, {"link"})
 
 
 class Entrance:
     """Serves one path."""
 
     def __init__(self, hf: Client, guard: Tokens) -> None:
-        self._hf, self._guard = hf, guard
+        self._hf, self._edge, self._guard = hf, Edge(hf), guard
 
     async def serve(self, request: Request) -> Response:
         """Answer a request, whatever happens."""
         return await answered(self._hf, request, "/session", self._answer(request))
 
     async def _answer(self, request: Request) -> Response:
-        sessions, name = self._guard.sessions, cookie_of(request)
-        if sessions is None:
-            raise unauthorized("there are sessions only where a server is for this computer alone")
-        check_local(request)
+        origin = self._guard.origin
+        origin.check(request)
         if request.method == "DELETE":
-            cookie = request.cookies.get(name, "")
-            scheme, _, key = request.headers.get("authorization", "").partition(" ")
-            if scheme.lower() != "session" or sessions.token(cookie, key.strip()) is None:
-                raise unauthorized("this session is over, or the request has only one half of it")
-            sessions.end(cookie)
+            caller = await self._guard(request)
+            if not caller.session:
+                raise unauthorized("this request has no session that could end")
+            await self._edge.end_session(caller.session)
             response = Response(status_code=204)
-            response.delete_cookie(name)
+            self._set(request, response, "", 0)
             return response
-        given = await _given(request)
+        who, whose = await self._shown(request, await _given(request))
+        account = None if origin.is_secret else account_of(request)
+        begun = await self._edge.begin_session(who, whose, account)
+        response = Response(
+            json_bytes({"name": who.actor.name, "seconds": begun.seconds}), 201, media_type="application/json"
+        )
+        self.admit(request, response, begun)
+        return response
+
+    def admit(self, request: Request, response: Response, begun: Begun) -> None:
+        """Give the browser the cookie of a session that has begun."""
+        self._set(request, response, begun.cookie, begun.seconds)
+
+    def _set(self, request: Request, response: Response, cookie: str, seconds: int) -> None:
+        origin = self._guard.origin
+        response.set_cookie(
+            origin.cookie(request), cookie, max_age=seconds, secure=origin.is_secret, httponly=True, samesite="strict"
+        )
+
+    async def _shown(self, request: Request, given: dict[str, str]) -> tuple[Identity, str]:
+        """Find who has shown this, and whose session it becomes."""
+        if "link" in given:
+            address = self._guard.tries.allow(request, given["link"])
+            who = await self._edge.link(given["link"])
+            if who is None:
+                self._guard.tries.wrong(address)
+                raise unauthorized(
+                    "this link is over: it is good for one decision, until its time ends. Ask for another"
+                )
+            return who, f"link {who.via.partition(':')[2]}"
         if "code" in given:
-            id = sessions.taken(given["code"])
+            id = None if self._guard.codes is None else self._guard.codes.taken(given["code"])
             token = None if id is None else await self._hf.good_token(id)
             if token is None:
                 raise unauthorized(
                     "this code is over: it is good once, for a minute. Start the server again for another"
                 )
+            self._guard.note(token)
         else:
-            token = await self._hf.token_of(given["token"])
-        caller = self._guard.known(token, id_in(given.get("token", "")))
-        assert token is not None
-        cookie, key = sessions.begin(token.id)
-        left_s = SESSION_S
-        if token.expires_at is not None:
-            left_s = min(left_s, max(int((token.expires_at - datetime.now(UTC)).total_seconds()), 0))
-        response = Response(json_bytes({"name": caller.actor.name, "key": key, "seconds": left_s}), 201,
-                            media_type="application/json")  # fmt: skip
-        response.set_cookie(name, cookie, max_age=left_s, httponly=True, samesite="strict")
-        return response
+            token = await self._guard.known(request, given["token"])
+        return Identity.of_token(token), f"token {token.id}"
 
 
 async def _given(request: Request) -> dict[str, str]:
-    """`{"code": ...}` or `{"token": ...}`; who sends it is nobody yet, so it is short and comes soon."""
+    """Read what is shown; who sends it is nobody yet, so it is short and comes soon."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Refused("not_json", "the document is no JSON")
     connection: Connection = request.scope[KEY]
     async with connection.strangers_body(request, _MOST_BYTES) as text:
         found: Any = document_of(text)
-    if not isinstance(found, dict) or found.keys() not in ({"code"}, {"token"}):
-        raise Refused("bad_json", 'send {"code": "..."} or {"token": "..."}')
+    if not isinstance(found, dict) or found.keys() not in _WAYS:
+        raise Refused("bad_json", 'send {"token": "..."}, {"code": "..."} or {"link": "..."}')
     if not all(isinstance(word, str) and word.isascii() for word in found.values()):
-        raise Refused("bad_json", "a code and a token are text")
+        raise Refused("bad_json", "a token, a code and a link are text")
     return found

@@ -43,20 +43,20 @@ _PLAIN: Final = {
 _TEXT: Final = {"type": "string"}
 _BEGUN: Final = {
     "type": "object",
-    "required": ["name", "key", "seconds"],
-    "properties": {"name": _TEXT, "key": _TEXT, "seconds": {"type": "integer"}},
+    "required": ["name", "seconds"],
+    "properties": {"name": _TEXT, "seconds": {"type": "integer"}},
     "additionalProperties": False,
 }
 _CREDENTIAL: Final = {
     "oneOf": [
         {"type": "object", "required": [name], "properties": {name: _TEXT}, "additionalProperties": False}
-        for name in ("code", "token")
+        for name in ("code", "link", "token")
     ]
 }
 _OPEN: Final = "Needs no token."
 _FILE: Final = "application/octet-stream"
 _SIGNED: Final = "Needs no token, but the signature that its trigger declares."
-_TWO_HALVES: Final[dict[str, list[str]]] = {"session_cookie": [], "session_key": []}
+_SESSION: Final[dict[str, list[str]]] = {"session": []}
 _PARTS: Final = {
     "id": "The id.",
     "name": "The name.",
@@ -91,26 +91,26 @@ def description() -> dict[str, Any]:
             "schemas": schemas,
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
-                "session_cookie": {"type": "apiKey", "in": "cookie", "name": "holdfast_session_PORT"},
-                "session_key": {
+                "session": {
                     "type": "apiKey",
-                    "in": "header",
-                    "name": "Authorization",
-                    "description": "`Session KEY`, with the key that began with the cookie.",
+                    "in": "cookie",
+                    "name": "__Host-holdfast_session",
+                    "description": "Of a page of this server; holdfast_session_PORT without TLS. What is no GET needs Origin and "
+                    "`X-Holdfast-Page: 1`.",
                 },
             },
         },
-        "security": [{"token": []}, _TWO_HALVES],
+        "security": [{"token": []}, _SESSION],
     }
 
 
 def _session() -> dict[str, Any]:
-    """The path where a browser of the server's own computer begins a session and ends it."""
+    """The path where a browser begins a session and ends it."""
     refused = {"default": {"description": "It was refused, and why.", "content": _problem()}}
     begun = {"description": "It has begun.", "content": {"application/json": {"schema": _BEGUN}}}
     return {
         "post": {
-            "summary": "Begin a session, with a code that the server printed or with a token.",
+            "summary": "Begin a session, with a token, a code that the server printed, or a link to a question.",
             "operationId": "post_session",
             "requestBody": {"required": True, "content": {"application/json": {"schema": _CREDENTIAL}}},
             "responses": {"201": begun, **refused},
@@ -120,7 +120,7 @@ def _session() -> dict[str, Any]:
             "summary": "End the session.",
             "operationId": "delete_session",
             "responses": {"204": {"description": "It is over."}, **refused},
-            "security": [_TWO_HALVES],
+            "security": [_SESSION],
         },
     }
 

@@ -26,9 +26,9 @@ from holdfast.http.routes import Endpoint
 _FOLLOWED: Final = {204: ("There is nothing behind Last-Event-ID, and nothing will come.", None)}
 
 PATHS: Final[tuple[Endpoint, ...]] = (
-    Endpoint("GET", "/api/runs", "Runs, newest first.", runs.listed, "read", runs.Runs, query=runs.Which),
+    Endpoint("GET", "/api/runs", "Runs, newest first.", runs.listed, "read", runs.Runs, query=runs.Which, sees="some"),
     Endpoint("POST", "/api/runs", "Start a run. The same id and arguments again are the same run.", runs.start, "write",
-             runs.OneRun, body=runs.Start, more={201: ("It was started by this request.", runs.OneRun)}),
+             runs.OneRun, body=runs.Start, more={201: ("It was started by this request.", runs.OneRun)}, sees="some"),
     Endpoint("GET", "/api/runs/{id}", "One run.", runs.shown, "read", runs.WholeRun),
     Endpoint("DELETE", "/api/runs/{id}", "Delete a finished run with its children.", runs.delete, "write", runs.Deleted),
     Endpoint("GET", "/api/runs/{id}/result", "What its agent returned.", runs.result, "read", runs.Result,
@@ -66,7 +66,7 @@ PATHS: Final[tuple[Endpoint, ...]] = (
     Endpoint("GET", "/api/runs/{id}/forks", "The tree of forks that it is in.", runs.forks, "read", runs.Forks),
     Endpoint("POST", "/api/runs/{id}/send", "Send it a message.", runs.send, "write", runs.Sent, body=runs.Message),
     Endpoint("GET", "/api/approvals", "What waits for people, in the order asked.", approvals.listed, "read",
-             approvals.Approvals, query=approvals.Which),
+             approvals.Approvals, query=approvals.Which, sees="some"),
     Endpoint("GET", "/api/approvals/{id}", "One question, by its id or that of a run with exactly one open.",
              approvals.shown, "read", approvals.OneApproval),
     Endpoint("POST", "/api/approvals/{id}", "Decide it: approve, deny, answer or delegate what was seen; by its own id.",
@@ -130,10 +130,10 @@ PATHS: Final[tuple[Endpoint, ...]] = (
              "write", triggers.Dismissed, body=triggers.Dismiss),
     Endpoint("POST", "/hooks/{name}", "Take a webhook: verify it, keep it once for a worker, and answer.", webhooks.take,
              None, webhooks.Received, body=bytes),
-    Endpoint("GET", "/api/me", "Who asks, what that caller may do, and what is asked.", callers.me, "any", callers.Me),
+    Endpoint("GET", "/api/me", "Who asks, what that caller may do, and what is asked.", callers.me, "any", callers.Me, sees="self"),
     Endpoint("GET", "/api/sign-in", "How a browser can begin a session here.", callers.sign_in, None, callers.SignIn),
     Endpoint("GET", "/api/agents", "The agents that can be started, with the schemas of their arguments.", runs.agents,
-             "read", runs.Agents),
+             "read", runs.Agents, sees="some"),
 )  # fmt: skip
 
 

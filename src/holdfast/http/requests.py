@@ -105,6 +105,7 @@ class Receiver:
             wanted = needs if more is None else more
             if wanted != "any":
                 caller.check(wanted)
+            _check_sees(endpoint, caller, request)
             return caller
 
         _check_text(request)
@@ -136,6 +137,15 @@ class Receiver:
                     _tell_no_more(error, needs)
                 raise
         return await _response(done, _outlined if "read" not in caller.scopes else None)
+
+
+def _check_sees(endpoint: Endpoint, caller: Caller, request: Request) -> None:
+    """Refuse what is not there for a caller who came by a link: that sees one question, and nothing else."""
+    if caller.who.question is None or endpoint.about == "self":
+        return
+    if endpoint.about != "question" or request.path_params["id"] != caller.who.question:
+        told = f"the link of {caller.actor.name!r} is for the question {caller.who.question!r} alone"
+        raise Refused("forbidden", told, about={"by": caller.actor.name, "via": caller.via})
 
 
 @contextlib.asynccontextmanager

@@ -110,9 +110,20 @@ class Endpoint:
     # Other good statuses: what they mean, their document.
     more: Mapping[int, tuple[str, Any]] = field(default_factory=dict)
     slashes: bool = False  # the last part may have some, encoded or not: it is the key of a call
+    # For a caller who is limited to some runs. "some": `do` gives what its client gives, and that is limited. "self": the caller.
+    sees: Literal["some", "self"] | None = None
     follows: Any = None  # the type of what comes as text/event-stream, if that can be asked for
 
     @property
     def route(self) -> str:
         """The path as Starlette knows it."""
         return f"{self.path[:-1]}:path}}" if self.slashes else self.path
+
+    @property
+    def about(self) -> Literal["all", "run", "question", "some", "self"]:
+        """The part of the store that it is about. A caller who is limited to some runs is refused what is about all of it."""
+        if self.sees is not None:
+            return self.sees
+        if self.path.startswith("/api/runs/{id}"):
+            return "run"
+        return "question" if self.path == "/api/approvals/{id}" else "all"

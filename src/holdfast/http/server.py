@@ -24,9 +24,10 @@ from holdfast.client.edge import version
 from holdfast.errors import BadArguments
 from holdfast.http.app import application
 from holdfast.http.auth import Tokens
+from holdfast.http.codes import Codes
 from holdfast.http.connections import AT_ONCE, PEER, Connection, Doors, Limits, seldom_logged
 from holdfast.http.follow import Followers
-from holdfast.http.sessions import Sessions
+from holdfast.http.origins import Origin
 from holdfast.worker.health import bound
 
 _BACKLOG: Final = 4_096
@@ -115,18 +116,26 @@ def is_local(listener: socket.socket) -> bool:
 
 @contextlib.asynccontextmanager
 async def serving(
-    hf: Client, listener: socket.socket, limits: Limits | None = None, sessions: Sessions | None = None
+    hf: Client,
+    listener: socket.socket,
+    limits: Limits | None = None,
+    codes: Codes | None = None,
+    url: str | None = None,
 ) -> AsyncIterator[str]:
-    """Answer requests as long as this lasts; the address is where. Refused for all the world without any token."""
+    """Answer requests as long as this lasts; the address is where. Refused for all the world without any token.
+
+    `url` is how browsers reach it, where something stands between; without it they have sessions on this computer alone.
+    """
+    origin = Origin.parse(url)
     if not is_local(listener) and not any(token.revoked_at is None for token in await hf.tokens()):
         raise BadArguments(
             f"{listener.getsockname()[0]} can be reached by others, and this store has no token, so nobody could come "
             "in. Make one with `holdfast token NAME`, or serve this computer alone with --host 127.0.0.1"
         )
-    guard = Tokens(hf, sessions if is_local(listener) else None)
+    guard = Tokens(hf, origin if is_local(listener) or url is not None else None, codes)
     followers, doors = Followers(), Doors((limits or Limits()).affordable())
     config = uvicorn.Config(
-        application(hf, guard, followers), log_config=None, access_log=False, lifespan="off", ws="none",
+        application(hf, guard, followers), log_config=None, access_log=False, lifespan="off", ws="none", root_path=origin.path,
         proxy_headers=False, server_header=False, timeout_graceful_shutdown=END_S,  # type: ignore[arg-type]
         headers=[("X-Content-Type-Options", "nosniff"), ("X-Holdfast-Version", version())],
         http=functools.partial(Connection, doors), backlog=AT_ONCE,  # type: ignore[arg-type]

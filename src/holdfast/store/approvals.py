@@ -26,6 +26,7 @@ from holdfast.store import audit
 from holdfast.store.blobs import insert_blobs
 from holdfast.store.budgets import BUDGET
 from holdfast.store.inbox import put_signal
+from holdfast.store.links import use_link
 from holdfast.store.work import Asking, Feature, Transaction, rows, to_json
 from holdfast.words.durations import moment
 from holdfast.words.model import ApprovalRow
@@ -103,7 +104,9 @@ class Approvals(Feature):
             found = yield from _held(tx, approval)
             if any(each["id"] == ballot.id for each in json.loads(found.delegations)):
                 return found  # our own: its commit was not known to have happened
-            return (yield from _say(tx, delegated(tx.now, found, to, ballot)))
+            said = delegated(tx.now, found, to, ballot)
+            yield from use_link(tx, ballot.via)
+            return (yield from _say(tx, said))
 
         return await self._submit(work, small=True)
 
@@ -233,6 +236,7 @@ class Decide:
         if _has(found, self.ballot.id):
             return found  # our own: its commit was not known to have happened
         said = count(tx.now if self.at is None else self.at, found, self.ballot)
+        yield from use_link(tx, self.ballot.via)
         if self.blobs:
             yield from insert_blobs(tx, self.blobs)
         return (yield from _say(tx, said))

@@ -8,8 +8,10 @@ from importlib import resources
 from typing import Final
 
 from holdfast.store.announcements import AnnouncementRow
+from holdfast.store.links import LinkRow
 from holdfast.store.notifications import NotificationRow
 from holdfast.store.schedules import ScheduleRow
+from holdfast.store.sessions import SessionRow
 from holdfast.store.tokens import TokenRow
 from holdfast.store.triggers import DeliveryRow, TriggerRow
 from holdfast.words.model import ApprovalRow, RunRow
@@ -21,6 +23,8 @@ _NAMED = re.compile(r"\{(\w+)\}")  # the text of another query
 COLUMNS: Final = {
     "{run}": ", ".join(column.name for column in dataclasses.fields(RunRow)),
     "{approval}": ", ".join(column.name for column in dataclasses.fields(ApprovalRow)),
+    "{session}": ", ".join(column.name for column in dataclasses.fields(SessionRow)),
+    "{link}": ", ".join(column.name for column in dataclasses.fields(LinkRow)),
     "{token}": ", ".join(column.name for column in dataclasses.fields(TokenRow)),
     "{schedule}": ", ".join(column.name for column in dataclasses.fields(ScheduleRow)),
     "{trigger}": ", ".join(column.name for column in dataclasses.fields(TriggerRow)),

@@ -1182,8 +1182,8 @@ UPDATE audit SET value = NULL, data = :data, erased_at = :now WHERE id = :positi
 
 -- name: insert_token
 -- Keep a new token.
-INSERT INTO tokens (id, name, member_of, scopes, digest, created_at, expires_at)
-VALUES (:token, :name, :member_of, :scopes, :digest, :now, :expires_at) ON CONFLICT (id) DO NOTHING
+INSERT INTO tokens (id, name, member_of, scopes, digest, created_at, expires_at, only_labels)
+VALUES (:token, :name, :member_of, :scopes, :digest, :now, :expires_at, :only_labels) ON CONFLICT (id) DO NOTHING
 
 -- name: good_tokens
 -- The tokens with this id or name that are not revoked yet.
@@ -1205,6 +1205,41 @@ UPDATE tokens SET used_at = :now WHERE id = :token AND (used_at IS NULL OR used_
 -- name: tokens
 -- All tokens, the oldest first.
 SELECT {token} FROM tokens ORDER BY created_at, id LIMIT :limit
+
+-- name: insert_session
+-- Keep a new session.
+INSERT INTO sessions (digest, whose, member_of, scopes, account, created_at, expires_at)
+VALUES (:digest, :whose, :member_of, :scopes, :account, :now, :expires_at) ON CONFLICT (digest) DO NOTHING
+
+-- name: session
+-- One session.
+SELECT {session} FROM sessions WHERE digest = :digest
+
+-- name: end_sessions
+-- Forget a session, those whose time is over, and of one whose owner has many the oldest.
+DELETE FROM sessions WHERE digest = :digest OR expires_at <= :now OR digest IN (
+  SELECT digest FROM sessions WHERE whose = :whose ORDER BY created_at DESC, digest LIMIT 1000 OFFSET :most)
+
+-- name: end_sessions_of
+-- Forget all sessions of one owner.
+DELETE FROM sessions WHERE whose = :whose RETURNING digest
+
+-- name: insert_link
+-- Keep a new link.
+INSERT INTO links (id, digest, question, shown, name, member_of, created_at, expires_at)
+VALUES (:link, :digest, :question, :shown, :name, :member_of, :now, :expires_at) ON CONFLICT (id) DO NOTHING
+
+-- name: prune_links
+-- Forget links whose time has long been over.
+DELETE FROM links WHERE expires_at < :before
+
+-- name: link
+-- One link.
+SELECT {link} FROM links WHERE id = :link
+
+-- name: use_link
+-- Note that a question was decided with a link that is good.
+UPDATE links SET used_at = :now WHERE id = :link AND used_at IS NULL AND expires_at > :now RETURNING id
 
 -- name: family
 -- A run and all its descendants, with their states.

@@ -37,12 +37,14 @@ from holdfast.store.inbox import Inbox
 from holdfast.store.journal import Journals
 from holdfast.store.leases import Leases
 from holdfast.store.limits import Limits
+from holdfast.store.links import Links
 from holdfast.store.notifications import Notifications
 from holdfast.store.operations import Operation, Result, Work
 from holdfast.store.parts import Parts
 from holdfast.store.present import Presents
 from holdfast.store.runs import Runs
 from holdfast.store.schedules import Schedules
+from holdfast.store.sessions import Sessions
 from holdfast.store.streams import Streams
 from holdfast.store.tokens import Tokens
 from holdfast.store.transactions import Transactions
@@ -90,7 +92,7 @@ class _Deadline:
 class Store(
     Leases, Runs, Control, Deletion, Journals, Inbox, Approvals, Budgets, Conversations, Limits, Streams, Transactions, Blobs,
     Parts, Tokens, Audit, Backups, Bundles, Forks, Schedules, Triggers, Announcements, Gatherings, Files, Notifications, Calls,
-    Presents,
+    Presents, Sessions, Links,
 ):  # fmt: skip
     """A database that keeps runs. Every method is idempotent or fenced, so it may be repeated after an unknown outcome."""
 

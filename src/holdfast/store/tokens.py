@@ -29,6 +29,7 @@ class TokenRow:
     revoked_at: int | None = None
     expires_at: int | None = None
     used_at: int | None = None
+    only_labels: str | None = None  # JSON object: the labels of the runs that are there for it; None: all are
 
 
 class Tokens(Feature):
@@ -48,6 +49,8 @@ class Tokens(Feature):
         def work(tx: Transaction) -> Asking[list[TokenRow]]:
             good = {id for (id,) in (yield from tx.rows("good_tokens", token=which))}
             found = [TokenRow(*row) for row in (yield from tx.rows("revoke_tokens", token=which))]
+            if found:
+                yield from tx.rows("end_sessions_of", whose=f"person {which}")
             for token in found:
                 if token.id in good:
                     yield from audit.note(tx, "", by, via, "revoke_token", {"token": token.id, "name": token.name})
@@ -72,13 +75,14 @@ def _add(tx: Transaction, new: TokenRow, lasts_ms: int | None, by: str, via: str
     yield from _check_names(tx, new)
     expires_at = None if lasts_ms is None else tx.now + lasts_ms
     yield from tx.rows("insert_token", token=new.id, name=new.name, member_of=new.member_of, scopes=new.scopes,
-                       digest=new.digest, expires_at=expires_at)  # fmt: skip
+                       digest=new.digest, expires_at=expires_at, only_labels=new.only_labels)  # fmt: skip
     told = {
         "token": new.id,
         "name": new.name,
         "groups": json.loads(new.member_of),
         "scopes": json.loads(new.scopes),
         "expires_at": expires_at,
+        **({} if new.only_labels is None else {"only": json.loads(new.only_labels)}),
     }
     yield from audit.note(tx, "", by, via, "create_token", told)
     return TokenRow(*(yield from tx.row("token", token=new.id)))

@@ -336,6 +336,7 @@ def _document(kind: str, run: RunRow, at: int, text: str, base_url: str | None) 
     data = {"run": run.id, "agent": run.agent, "labels": labels, "text": cut(_clean(text), _LONGEST_TEXT)}
     if base_url is not None:
         data["link"] = f"{base_url}/api/runs/{quote(run.id, safe='')}"
+        data["page"] = f"{base_url}/runs/{quote(run.id, safe='')}"
     return {"type": kind, "timestamp": _at(at), "data": data}
 
 
@@ -380,7 +381,9 @@ def _more(event: Event, base_url: str | None) -> dict[str, Any]:
         if data.get("expires_ms"):
             question["expires_at"] = _at(event.at + data["expires_ms"])
         if base_url is not None:
-            question["link"] = found["link"] = f"{base_url}/api/approvals/{quote(str(data['approval']), safe='')}"
+            place = quote(str(data["approval"]), safe="")
+            question["link"] = found["link"] = f"{base_url}/api/approvals/{place}"
+            question["page"] = found["page"] = f"{base_url}/approvals/{place}"
         found["question"] = question
     return found
 
@@ -414,10 +417,16 @@ def lines(document: Mapping[str, Any]) -> list[str]:
     return [harmless(line, keep="\n\t") for line in found]
 
 
+def _page(document: Mapping[str, Any]) -> str | None:
+    """Name the page where people look at it; a message that an older version made has only what programs ask."""
+    data = document["data"]
+    return data.get("page") or data.get("link")
+
+
 def as_slack(document: Mapping[str, Any]) -> bytes:
     """Write a message as chats take it that understand Slack's incoming webhooks."""
     head, *rest = [_escaped(line) for line in lines(document)]
-    link = document["data"].get("link")
+    link = _page(document)
     text = "\n".join([f"*{head}*", *rest, *([f"<{_escaped(link)}|Open>"] if link else [])])
     return json.dumps({"text": text}, separators=(",", ":")).encode()
 
@@ -429,7 +438,7 @@ def _escaped(text: str) -> str:
 def as_mail(id: str, document: Mapping[str, Any], sender: str, to: str) -> EmailMessage:
     """Write a message as a mail. Its Message-ID is made of the id, so that mail that comes twice is one mail."""
     head, *rest = lines(document)
-    link = document["data"].get("link")
+    link = _page(document)
     mail = EmailMessage()
     mail["From"], mail["To"] = _mailbox(sender), _mailbox(to)
     mail["Subject"] = cut(" ".join(f"[holdfast] {head}".split()), _SUBJECT)

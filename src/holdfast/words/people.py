@@ -60,6 +60,7 @@ class Author(TypedDict):
 SOMEONE: Final = Actor("someone")  # acts through a client that was not told who does
 PYTHON: Final = "python"  # the door of programs that use the client as a library
 GROUP: Final = "group:"  # before a name: the group alone, and nobody who is called so
+LINK: Final = "link:"  # begins the door of who decides by a link to one question; the id of the link follows
 _TERMINAL: Final = "cli:"  # begins the door of the command line; the user of the computer follows
 
 

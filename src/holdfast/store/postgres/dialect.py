@@ -25,7 +25,7 @@ _BIGINT: Final = """
     attempts claims settled_at size
     within quiet xact most
     taken taken_at lag
-    many
+    many account
 """
 _TEXT: Final = """
     run id uid agent input version queue parent_id parent_key root_id labels status waits_for awaits result error reason
@@ -41,6 +41,7 @@ _TEXT: Final = """
     trigger config headers outcome
     fields wanted bucket
     calls
+    whose link only_labels
 """
 TYPES: Final = dict.fromkeys(_BIGINT.split(), "bigint") | dict.fromkeys(_TEXT.split(), "text") | {"content": "bytea"}
 
