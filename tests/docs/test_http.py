@@ -5,7 +5,8 @@ import shutil
 import socket
 
 import pytest
-from tests.docs.pages import between, block, page
+from starlette.testclient import TestClient
+from tests.docs.pages import between, block, module, page
 from tests.examples.story import Shell, until
 
 PAGE = "docs/guide/http.md"
@@ -53,3 +54,14 @@ def test_the_story_is_what_one_sees(shell, tmp_path):
             assert re.search(f"^{wanted}$", printed, re.MULTILINE), (
                 f"$ {command}\nprints no such line: {line}\nbut: {printed}"
             )
+
+
+def test_the_mounted_application_runs(tmp_path, monkeypatch):
+    """As the page has it, with the cookie of its own."""
+    monkeypatch.chdir(tmp_path)
+    app = module(PAGE, "guide: mounted").app
+    with TestClient(app, cookies={"session": "secret of ana"}) as web:
+        assert web.get("/agents/api/me").json()["name"] == "ana"
+        assert '<base href="/agents/">' in web.get("/agents/runs").text
+    with TestClient(app) as web:
+        assert web.get("/agents/api/me").status_code == 401

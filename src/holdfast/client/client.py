@@ -25,6 +25,7 @@ from holdfast.client.conversations import Conversations
 from holdfast.client.filter import filter_of
 from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo, bury_owners, infos_of
 from holdfast.client.links import Links
+from holdfast.client.mount import Mount
 from holdfast.client.notifications import Notifications
 from holdfast.client.refusals import Refusals
 from holdfast.client.rehearsal import Rehearsals
@@ -182,6 +183,7 @@ class Client(
     Conversations,
     Control,
     Links,
+    Mount,
     Notifications,
     Rehearsals,
     Schedules,

@@ -141,6 +141,11 @@ class Edge:
         return self._hf.store.url
 
     @property
+    def is_open(self) -> bool:
+        """Is the client open?"""
+        return self._hf._store is not None
+
+    @property
     def worker_id(self) -> str:
         """The id under which this process holds leases."""
         return self._hf.store.worker_id

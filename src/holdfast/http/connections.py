@@ -159,7 +159,17 @@ class Doors:
             self.works(gone)
             self._take(gone.owner)
 
-    def own(self, connection: Connection, owner: str) -> None:
+    def visit(self, guest: Guest) -> None:
+        """Count a request of another server."""
+        self._of[guest.owner] += 1
+
+    def depart(self, guest: Guest) -> None:
+        """Count it no longer."""
+        if not guest.is_gone:
+            guest.is_gone = True
+            self._take(guest.owner)
+
+    def own(self, connection: Visit, owner: str) -> None:
         """Count a connection as another owner's from now on, unless it is gone."""
         if connection.is_gone:
             return
@@ -183,7 +193,7 @@ class Doors:
         if not beside:
             self._waiting.pop(connection.address, None)
 
-    def admit(self, connection: Connection, token: str) -> None:
+    def admit(self, connection: Visit, token: str) -> None:
         """Count it as a token's while its request is answered; `Refused` where that has too many."""
         if self._of[token] >= self.limits.token:
             told = f"{self._of[token]} requests with this token are being answered, and no more at a time"
@@ -209,7 +219,81 @@ class Doors:
             raise Refused("too_busy", told, {"Retry-After": "1", **_CLOSE})
 
 
-class Connection(H11Protocol):
+class Visit:
+    """The other end of a request: whose it is, and what may be read from it before that is known."""
+
+    address: str
+    owner: str  # the address, or the token that was shown
+    limits: Limits
+    is_gone: bool
+    _doors: Doors
+
+    def admit(self, token: str) -> None:
+        """Note that the request has shown this token."""
+        self._doors.admit(self, token)
+
+    @contextlib.contextmanager
+    def hearing_a_stranger(self) -> Iterator[None]:
+        """Read from a caller who has shown no token yet."""
+        yield
+
+    @contextlib.asynccontextmanager
+    async def strangers_body(self, request: Request, most: int) -> AsyncIterator[bytes]:
+        """Read what a caller sends who has shown no proof yet: so many bytes at most, soon, and while there is room.
+
+        What was read counts as kept until the block ends.
+        """
+        length = request.headers.get("content-length", "")
+        if length.isdigit() and int(length) > most:
+            raise Refused("too_large", f"the body has {length} bytes, and {most} are the most here")
+        pieces: list[bytes] = []
+        kept = 0
+        try:
+            try:
+                with self.hearing_a_stranger():
+                    async with asyncio.timeout(self.limits.body):
+                        async for piece in request.stream():
+                            if kept + len(piece) > most:
+                                raise Refused(
+                                    "too_large", f"the body has more than {most} bytes, which are the most here"
+                                )
+                            self._doors.keep(self.address, len(piece))
+                            kept += len(piece)
+                            pieces.append(piece)
+            except TimeoutError:
+                raise Refused("too_slow", f"the body did not come within {self.limits.body:g} s", _CLOSE) from None
+            yield b"".join(pieces)
+        finally:
+            self._doors.keep(self.address, -kept)
+
+
+class Guest(Visit):
+    """A request that came through somebody else's server, to which connections, their limits and their ends are left."""
+
+    peer: int | None = None
+    is_full = False
+
+    def __init__(self, doors: Doors, address: str) -> None:
+        self._doors, self.limits, self.is_gone = doors, doors.limits, False
+        self.address = self.owner = _network(address)
+        doors.visit(self)
+
+    def leave(self) -> None:
+        """Count it no longer."""
+        self._doors.depart(self)
+
+    def account(self) -> int | None:
+        """Leave it open which user of this computer it is: between us is a server that could be anybody's."""
+        return None
+
+    def follows(self) -> None:
+        """Leave it to the server how much the system keeps for a reader."""
+
+    async def drained(self) -> None:
+        """Wait for nothing: to send waits for its reader by itself."""
+
+
+class Connection(H11Protocol, Visit):
     """One connection. It is h11's in every installation: others bound neither the head of a request nor what it says twice."""
 
     def __init__(self, doors: Doors, **more: Any) -> None:
@@ -274,7 +358,7 @@ class Connection(H11Protocol):
 
     def admit(self, token: str) -> None:
         """Note that the request has shown this token."""
-        self._doors.admit(self, token)
+        super().admit(token)
         self._settle()
 
     def account(self) -> int | None:
@@ -295,35 +379,6 @@ class Connection(H11Protocol):
         finally:
             self._hears = False
             self._settle()
-
-    @contextlib.asynccontextmanager
-    async def strangers_body(self, request: Request, most: int) -> AsyncIterator[bytes]:
-        """Read what a caller sends who has shown no proof yet: so many bytes at most, soon, and while there is room.
-
-        What was read counts as kept until the block ends.
-        """
-        length = request.headers.get("content-length", "")
-        if length.isdigit() and int(length) > most:
-            raise Refused("too_large", f"the body has {length} bytes, and {most} are the most here")
-        pieces: list[bytes] = []
-        kept = 0
-        try:
-            try:
-                with self.hearing_a_stranger():
-                    async with asyncio.timeout(self.limits.body):
-                        async for piece in request.stream():
-                            if kept + len(piece) > most:
-                                raise Refused(
-                                    "too_large", f"the body has more than {most} bytes, which are the most here"
-                                )
-                            self._doors.keep(self.address, len(piece))
-                            kept += len(piece)
-                            pieces.append(piece)
-            except TimeoutError:
-                raise Refused("too_slow", f"the body did not come within {self.limits.body:g} s", _CLOSE) from None
-            yield b"".join(pieces)
-        finally:
-            self._doors.keep(self.address, -kept)
 
     def follows(self) -> None:
         """Send for long, in small pieces: the system need not keep much for a reader who does not read."""

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from holdfast.client.documents import json_bytes
-from holdfast.http.connections import KEY, Connection
+from holdfast.http.connections import KEY, Connection, Guest
 from holdfast.http.errors import Refused, problem
 
 MOST_FOLLOWERS: Final = 1_000  # of one server
@@ -266,7 +266,7 @@ class _Followed(Response):
                 each.cancel()
 
     async def _pieces(
-        self, connection: Connection, lost: asyncio.Task[Refused], leaving: list[asyncio.Task[Any]]
+        self, connection: Connection | Guest, lost: asyncio.Task[Refused], leaving: list[asyncio.Task[Any]]
     ) -> AsyncGenerator[bytes, None]:
         """Send what comes, a sign of life now and then, and at the end how it ended; nothing more when the reader is to leave."""
         coming: AsyncGenerator[Message, None] | None = None

@@ -12,7 +12,7 @@ from holdfast.client.documents import json_bytes
 from holdfast.client.edge import Edge
 from holdfast.client.sessions import Begun, Identity
 from holdfast.http.auth import Tokens, account_of, unauthorized
-from holdfast.http.connections import KEY, Connection
+from holdfast.http.connections import KEY, Visit
 from holdfast.http.errors import Refused
 from holdfast.http.requests import answered, document_of
 
@@ -88,7 +88,7 @@ async def _given(request: Request) -> dict[str, str]:
     """Read what is shown; who sends it is nobody yet, so it is short and comes soon."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Refused("not_json", "the document is no JSON")
-    connection: Connection = request.scope[KEY]
+    connection: Visit = request.scope[KEY]
     async with connection.strangers_body(request, _MOST_BYTES) as text:
         found: Any = document_of(text)
     if not isinstance(found, dict) or found.keys() not in _WAYS:

@@ -41,7 +41,7 @@ from holdfast.errors import (
 )
 from holdfast.http.approvals import OneApproval
 from holdfast.http.auth import Caller, Guard, note_refused, unauthorized
-from holdfast.http.connections import KEY, Connection
+from holdfast.http.connections import KEY, Visit
 from holdfast.http.errors import Refused, answer
 from holdfast.http.follow import LOOK_S, Followers, Permission
 from holdfast.http.routes import Answer, Call, Endpoint, Nothing
@@ -109,7 +109,7 @@ class Receiver:
             return caller
 
         _check_text(request)
-        connection: Connection = request.scope[KEY]
+        connection: Visit = request.scope[KEY]
         async with patience(self._hf):
             caller, allowed_s = await allowed(), time.monotonic()
         connection.admit(caller.via)

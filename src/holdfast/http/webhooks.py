@@ -21,7 +21,7 @@ from starlette.responses import Response
 from holdfast.client.aside import aside
 from holdfast.client.edge import Edge
 from holdfast.errors import BadArguments, StoreUnavailable, Unconfirmed, UnknownTrigger
-from holdfast.http.connections import KEY, Connection
+from holdfast.http.connections import KEY, Visit
 from holdfast.http.errors import Refused
 from holdfast.http.requests import patience
 from holdfast.http.routes import Call, Nothing
@@ -73,8 +73,8 @@ async def take(call: Call[Nothing, None]) -> Any:
     return Received(delivery_key(verified.id), not new)
 
 
-def _connection(call: Call[Nothing, None]) -> Connection:
-    connection: Connection = call.request.scope[KEY]
+def _connection(call: Call[Nothing, None]) -> Visit:
+    connection: Visit = call.request.scope[KEY]
     return connection
 
 

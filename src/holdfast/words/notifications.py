@@ -420,7 +420,8 @@ def lines(document: Mapping[str, Any]) -> list[str]:
 def _page(document: Mapping[str, Any]) -> str | None:
     """Name the page where people look at it; a message that an older version made has only what programs ask."""
     data = document["data"]
-    return data.get("page") or data.get("link")
+    found: str | None = data.get("page") or data.get("link")
+    return found
 
 
 def as_slack(document: Mapping[str, Any]) -> bytes:
