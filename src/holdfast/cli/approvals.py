@@ -129,7 +129,7 @@ async def _link(url: str | None, run: str | None, person: Actor, expires: str, b
     async with existing(url) as hf:
         if run is not None:
             await Edge(hf).row(run)
-        found = await Edge(hf).approvals(Room(LISTED_BYTES), run=run, to=person, open=True, limit=100)
+        found, _ = await Edge(hf).approvals(Room(LISTED_BYTES), run=run, to=person, open=True, limit=100)
         made = [(each, await hf.approval_link(each, by=person, expires=expires, base_url=base_url)) for each in found]
     if as_json:
         print_json(
