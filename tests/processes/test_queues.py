@@ -106,6 +106,8 @@ async def outcome(url, total):
         counts = await hf.count_runs(agent="handle")
         assert counts["handle"] == {"completed": total}
         runs = {run.id async for run in every(hf)}
+        (trigger,) = [info for info in await hf.triggers() if info.name == "numbers"]
+        assert trigger.messages == total, "each was counted once, whoever was killed"
         return heard, runs, await hf.deliveries(status="dead")
 
 

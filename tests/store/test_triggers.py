@@ -13,6 +13,7 @@ from holdfast.errors import LeaseLost
 from holdfast.store.inbox import Send
 from holdfast.store.notifications import outgoing
 from holdfast.store.runs import Create
+from holdfast.store.store import Store
 from holdfast.store.triggers import Absence, DeclaredTrigger, NewDelivery, SendAct, StartAct
 
 HAND = {"by": "ana", "via": "test"}
@@ -394,3 +395,46 @@ async def test_a_broker_that_workers_cannot_reach_is_told_by_those_that_are_ther
             assert (told.workers, told.since, len(told.error) <= 2_100) == (1, 5_000, True)
         assert list(await one.absences()) == ["orders"], "of a worker that has gone nothing is told"
         assert await one.triggers() == []
+
+
+def counting(run: str, key: str) -> tuple[list[SendAct | StartAct], list[SendAct | StartAct]]:
+    """Actions of two messages: one that starts a run alone, and one that does two things."""
+    return [start(f"{run}-alone")], [start(run), send("listener", key)]
+
+
+async def counted(store: Store, name: str = "t") -> int:
+    (found,) = [row.taken for row, _ in await store.triggers() if row.name == name]
+    return found + (await store.taken()).get(name, 0)
+
+
+async def test_messages_are_counted_with_what_they_do(place: Place) -> None:
+    """Once, by whichever worker, in whatever company, and also when that has gone."""
+    clock = ManualClock()
+    async with place.open(clock) as one:
+        async with place.open(clock) as two:
+            for store in (one, two):
+                await store.publish([("agent", None, "{}")])
+            await one.declare_triggers([DeclaredTrigger("t", "queue", "{}", "d")])
+            await owned(one, "listener")
+            for number in range(3):
+                for store in (two, one):  # the second finds all done
+                    for acts in counting(f"r{number}", str(number)):
+                        await store.apply(acts, counted="t")
+            assert await counted(one) == 6
+            many = [acts for number in range(10, 30) for acts in counting(f"r{number}", str(number))]
+            refused = [start("r0", chosen=True, agent="another")]
+            done = await asyncio.gather(
+                *[store.apply(acts, counted="t") for acts in [*many, refused] for store in (one, two)],
+                return_exceptions=True,
+            )
+            assert [type(each) for each in done if isinstance(each, Exception)] == [RunExists] * 2
+            assert await counted(one) == 46
+            await one.apply([start("uncounted")])
+            assert (await two.taken())["t"] == 46
+        await one.declare_triggers([])  # forgets what the other has declared
+        assert await counted(one) == 46
+        for _ in range(2):
+            await one.note_taken("t", 1, 7, lately=True)
+        assert await counted(one) == 48
+        ((row, _),) = await one.triggers()
+        assert row.taken >= 8 and row.lag == 7  # what the other did first is added up

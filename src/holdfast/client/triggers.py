@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -59,7 +59,8 @@ class TriggerInfo:
         done: Deliveries whose actions were applied, of the last 30 days.
         last_at: When the last one came.
         lag_s: For how long the first of those that wait has waited, in seconds.
-        messages: Messages of a queue whose actions were applied, about: they are deliveries only if they fail.
+        messages: Messages of a queue that were applied: they are deliveries only if they fail. Those with actions are counted with
+            these, once, whatever dies; of those without any a worker that dies forgets its last seconds.
         lag_messages: Messages that waited with the broker when a worker last asked; None if it is not known, because the broker is
             away, say, or if it is no queue.
         away_workers: How many workers cannot reach the broker of the queue now.
@@ -152,8 +153,12 @@ class Triggers(Base):
         tallies: dict[tuple[str, str], Tally] = {
             (tally.trigger, tally.status): tally for tally in await self.store.tally_deliveries()
         }
-        now, away = self.store.clock.now(), await self.store.absences()
-        return [_info(row, workers, tallies, now, away.get(row.name)) for row, workers in await self.store.triggers()]
+        now, away, taken = self.store.clock.now(), await self.store.absences(), await self.store.taken()
+        found = [
+            (replace(row, taken=row.taken + taken.get(row.name, 0)), workers)
+            for row, workers in await self.store.triggers()
+        ]
+        return [_info(row, workers, tallies, now, away.get(row.name)) for row, workers in found]
 
     async def deliveries(
         self, *, trigger: str | None = None, status: str | None = None, limit: int = 100
@@ -295,7 +300,7 @@ class Triggers(Base):
             for nth, action in enumerate(actions)
         ]
         try:
-            return await self.store.apply(acts, row)
+            return await self.store.apply(acts, row, counted=spec.name if row is None else "")
         except (NotAllowed, Stale) as refused:
             code = "stale" if isinstance(refused, Stale) else "not_allowed"
             for action in actions:

@@ -1875,8 +1875,23 @@ INSERT INTO schedules_declared (worker, name, digest) VALUES (:worker, :name, :d
 ON CONFLICT (worker, name) DO UPDATE SET digest = excluded.digest WHERE schedules_declared.digest <> excluded.digest
 
 -- name: undeclare_schedules
--- Forget what workers declared that are gone.
-DELETE FROM schedules_declared WHERE worker <> :worker AND worker NOT IN (SELECT id FROM workers)
+-- Forget what workers declared that are gone, but not the messages that they have counted.
+DELETE FROM schedules_declared WHERE worker <> :worker AND worker NOT IN (SELECT id FROM workers) AND substr(name, 1, 6) <> 'taken '
+
+-- name: count_taken
+-- Count messages that this worker has applied; a number is kept as text, as all is that workers say in this table.
+INSERT INTO schedules_declared (worker, name, digest) VALUES (:worker, :name, CAST(:taken AS TEXT))
+ON CONFLICT (worker, name) DO UPDATE SET digest = CAST(CAST(schedules_declared.digest AS BIGINT) + :taken AS TEXT)
+
+-- name: end_taken
+-- What workers that are gone have counted of a queue: to be added to its row by whoever deletes it.
+DELETE FROM schedules_declared WHERE name = :name AND worker <> :worker AND worker NOT IN (SELECT id FROM workers)
+RETURNING digest
+
+-- name: taken
+-- How many messages workers have counted, by queue.
+SELECT substr(name, length(:mark) + 1), CAST(sum(CAST(digest AS BIGINT)) AS BIGINT) FROM schedules_declared
+WHERE substr(name, 1, length(:mark)) = :mark GROUP BY name
 
 -- name: undeclare
 -- This worker declares it no more.

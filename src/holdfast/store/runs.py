@@ -135,6 +135,7 @@ class Create:
     blobs: Mapping[str, bytes]
     by: str = ""
     via: str = ""
+    counted: str = ""  # the trigger for which a message of a queue does it, to be counted with it
 
     @property
     def noted(self) -> dict[str, Any]:
@@ -148,6 +149,8 @@ class Create:
             if self.blobs:
                 yield from insert_blobs(tx, self.blobs)
             yield from audit.note(tx, run.id, self.by, self.via, "start", self.noted)
+            if self.counted:
+                tx.took(self.counted)
             return RunRow(*row), True
         row = yield from tx.row("run", run=run.id)
         if row is None and run.lane.singleton_key is not None:

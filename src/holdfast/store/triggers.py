@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol
 
 from holdfast.errors import LeaseLost, RunExists, UnknownTrigger
 from holdfast.store import approvals, audit, declarations, inbox, runs
-from holdfast.store.work import Asking, Feature, Transaction, rows, to_json
+from holdfast.store.work import TAKEN, Asking, Feature, Transaction, rows, to_json
 from holdfast.words.model import RunRow
 from holdfast.words.people import writable
 from holdfast.words.triggers import OUTGOING
@@ -56,7 +56,7 @@ class TriggerRow:
     digest: str
     created_at: int
     updated_at: int
-    taken: int  # messages, about: a worker that dies has not told of its last seconds
+    taken: int  # messages, but for those that workers have counted and that were not added up yet (`Triggers.taken`)
     taken_at: int | None
     lag: int | None  # messages that waited with the broker
 
@@ -218,9 +218,17 @@ class Triggers(Feature):
         found = await self._read(rows, "triggers", mark=PREFIX)
         return [(TriggerRow(*row[:-1]), row[-1]) for row in found]
 
-    async def note_taken(self, name: str, count: int, lag: int | None) -> None:
-        """Add messages that a worker took from a broker and applied, and note how many still wait there."""
-        await self._submit(lambda tx: _taken(tx, name, count, lag), journal=False)
+    async def note_taken(self, name: str, count: int, lag: int | None, *, lately: bool = False) -> None:
+        """Add messages that a worker took from a broker and that had no actions, and note how many still wait there.
+
+        `lately` says that it has taken some with actions, which were counted when these were applied. What workers that are gone
+        have counted is added up here.
+        """
+        await self._submit(lambda tx: _taken(tx, name, count, lag, lately), journal=False)
+
+    async def taken(self) -> dict[str, int]:
+        """Count the messages of each queue that workers have applied since they began, to be added to what rows of triggers say."""
+        return dict(await self._read(rows, "taken", mark=TAKEN))
 
     async def note_broker(self, name: str, since: int | None, error: str = "") -> None:
         """Note that this worker cannot reach the broker of a trigger, since when and why; or, with None, that it can."""
@@ -257,17 +265,21 @@ class Triggers(Feature):
         """
         return await self._submit(lambda tx: _claim(tx, triggers, limit, ttl_ms), journal=False)
 
-    async def apply(self, acts: Sequence[Act], taken: DeliveryRow | None = None) -> list[dict[str, Any]]:
+    async def apply(
+        self, acts: Sequence[Act], taken: DeliveryRow | None = None, *, counted: str = ""
+    ) -> list[dict[str, Any]]:
         """Do all of these or none, and with them end the delivery that this worker has taken; returns what was done.
 
+        `counted` is the trigger of a message that is no delivery: it is counted with what it does, unless all was done before.
         `LeaseLost` if another worker has the delivery.
         """
         if (
             taken is None and len(acts) == 1 and isinstance(acts[0], StartAct)
         ):  # as `create`, which databases do quickly
-            return [acts[0].told(*await self._submit(acts[0].create, small=not acts[0].create.blobs, runs=()))]
+            create = replace(acts[0].create, counted=counted) if counted else acts[0].create
+            return [acts[0].told(*await self._submit(create, small=not create.blobs, runs=()))]
         locked = sorted({act.run for act in acts if act.run is not None})
-        return await self._submit(lambda tx: _apply(tx, acts, taken), runs=locked)
+        return await self._submit(lambda tx: _apply(tx, acts, taken, counted), runs=locked)
 
     async def fail_delivery(self, taken: DeliveryRow, error: str, wait_ms: int | None) -> None:
         """Let a delivery be due again after a while, or, without one, be dead. `LeaseLost` if another worker has it."""
@@ -349,8 +361,10 @@ def _declare(tx: Transaction, declared: Sequence[DeclaredTrigger]) -> Asking[lis
     return others
 
 
-def _taken(tx: Transaction, name: str, count: int, lag: int | None) -> Asking[None]:
-    yield from tx.rows("note_taken", name=name, taken=count, lag=lag, taken_at=tx.now if count else None)
+def _taken(tx: Transaction, name: str, count: int, lag: int | None, lately: bool) -> Asking[None]:
+    left = yield from tx.rows("end_taken", name=TAKEN + name)  # each row is deleted by one, who adds it
+    more = count + sum(int(each) for (each,) in left)
+    yield from tx.rows("note_taken", name=name, taken=more, lag=lag, taken_at=tx.now if count or lately else None)
 
 
 def _note_broker(tx: Transaction, name: str, since: int | None, error: str) -> Asking[None]:
@@ -415,16 +429,21 @@ def _claim(tx: Transaction, triggers: Wanted, limit: int, ttl_ms: int) -> Asking
     return taken
 
 
-def _apply(tx: Transaction, acts: Sequence[Act], taken: DeliveryRow | None) -> Asking[list[dict[str, Any]]]:
+def _apply(
+    tx: Transaction, acts: Sequence[Act], taken: DeliveryRow | None, counted: str
+) -> Asking[list[dict[str, Any]]]:
     if taken is not None and tx.again:
         found = yield from tx.row("delivery", trigger=taken.trigger, key=taken.key)
         before = None if found is None else DeliveryRow(*found[:-1])
         if before is not None and before.status == "done" and before.claims == taken.claims:
             return outcome_of(before)  # our own commit, which was unknown
     outcome: list[dict[str, Any]] = []
+    told = tx.told
     for act in acts:
         done = yield from act(tx)
         outcome.append(done)
+    if counted and tx.told > told:
+        tx.took(counted)
     if taken is not None:
         ended = yield from tx.row(
             "end_delivery", trigger=taken.trigger, key=taken.key, claims=taken.claims, outcome=to_json(outcome),

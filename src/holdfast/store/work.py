@@ -98,6 +98,7 @@ class Count(NamedTuple):
     lists: Sequence[Sequence[Any]]
 
 
+TAKEN: Final = "taken "  # before the name of a trigger among what workers declare: how many messages it has applied
 Asked = Rows | Many | Count
 Asking = Generator[Asked, Any, T]
 
@@ -143,12 +144,14 @@ async def run_async(work: Asking[T], answer: Callable[[Asked], Awaitable[Any]]) 
 class Transaction:
     """The transaction that a piece of work is in: its time, its worker, and a note of the runs it changed."""
 
-    __slots__ = ("again", "changes", "now", "worker")
+    __slots__ = ("again", "changes", "now", "taken", "told", "worker")
 
     def __init__(self, now: int, worker: str) -> None:
         self.now, self.worker = now, worker
         self.again = False  # an earlier commit of this work failed in a way that leaves open whether it happened
         self.changes: dict[str, News] = {}
+        self.told = 0  # how often work had something told: work that finds all done has nothing
+        self.taken: dict[str, int] = {}  # messages of queues whose actions are in it, by trigger
 
     def rows(self, query: str, **parameters: Any) -> Asking[list[Any]]:
         """Run a named query. `:now` and `:worker` are always there."""
@@ -169,6 +172,16 @@ class Transaction:
     def changed(self, run: str, news: News = News.GREW) -> None:
         """Have listeners told of this run when the transaction is committed."""
         self.changes[run] = max(self.changes.get(run, news), news)
+        self.told += 1
+
+    def took(self, trigger: str) -> None:
+        """Count a message of a queue whose actions are in this transaction."""
+        self.taken[trigger] = self.taken.get(trigger, 0) + 1
+
+    def note_taken(self) -> Asking[None]:
+        """Write down, last of all, the messages that were taken: a row for each queue, which is this worker's own."""
+        for name, count in sorted(self.taken.items()):
+            yield from self.rows("count_taken", name=TAKEN + name, taken=count)
 
 
 class Feature(abc.ABC):

@@ -146,7 +146,8 @@ class Consumer:
         self._since: int | None = None  # the broker is away since then
         self._noted: tuple[int, str] | None = None  # what the store was told of that
         self._connected = False
-        self._applied = 0  # messages since the store was told
+        self._empty = 0  # messages without actions since the store was told; the others are counted with their actions
+        self._lately = False  # some were applied since then
         self._lag: int | None = None
         self._told_lag: int | None = None
 
@@ -310,15 +311,15 @@ class Consumer:
             await asyncio.sleep(min(self._reading.redeliver_s / 6, 1.0))
 
     async def _tell(self) -> None:
-        """Note in the store how many were applied since, and how many wait, for people who look there."""
-        count, lag, self._applied = self._applied, self._lag, 0
-        if not count and lag == self._told_lag:
+        """Note in the store what is not counted with its actions, and how many wait, for people who look there."""
+        count, lag, lately, self._empty, self._lately = self._empty, self._lag, self._lately, 0, False
+        if not lately and lag == self._told_lag:
             return
         try:
-            await self._store.note_taken(self.spec.name, count, lag)
+            await self._store.note_taken(self.spec.name, count, lag, lately=lately)
             self._told_lag = lag
         except StoreUnavailable:
-            self._applied += count
+            self._empty, self._lately = self._empty + count, True
 
     # Messages
 
@@ -390,7 +391,8 @@ class Consumer:
             await self._failed(delivery, returned.error)
             return
         try:
-            if found := actions(returned, self.spec.name):
+            found = actions(returned, self.spec.name)
+            if found:
                 await self._apply(self.spec, None, found, delivery.id)
         except StoreUnavailable:
             raise
@@ -398,7 +400,7 @@ class Consumer:
             await self._failed(delivery, error)
         else:
             assert delivery.received_at is not None
-            self._applied += 1
+            self._empty, self._lately = self._empty + (not found), True
             after_s = self._store.clock.now() / 1000 - delivery.received_at.timestamp()
             self._measures.deliver(self.spec.name, "done", after_s)
 

@@ -71,6 +71,8 @@ def create(tx: Transaction, work: Create) -> Asking[tuple[RunRow, bool] | None]:
         row = yield from insert_run(tx, work.run, "start_plain", **noted)
     else:
         row = yield from insert_run(tx, work.run)
+    if row is not None and work.counted:
+        tx.took(work.counted)
     return None if row is None else (RunRow(*row), True)
 
 

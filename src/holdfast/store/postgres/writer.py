@@ -31,6 +31,7 @@ from holdfast.store.postgres.connection import GAVE_WAY, TROUBLE, Connection, go
 from holdfast.store.postgres.dialect import STATEMENTS
 from holdfast.store.postgres.execute import Answers
 from holdfast.store.postgres.single_statement import IN_COMPANY, PLAIN
+from holdfast.store.runs import Create
 from holdfast.store.work import Conflict, Transaction
 from holdfast.words.clock import Clock
 from holdfast.words.harmless import logger
@@ -249,8 +250,8 @@ class Writer:
         """Do what one statement can do; None if it takes a transaction."""
         one = batch[0]
         quick = PLAIN.get(type(one.do)) if len(batch) == 1 and type(one) is Work and not one.again else None
-        if quick is None or type(one) is not Work:
-            return None
+        if quick is None or type(one) is not Work or (type(one.do) is Create and one.do.counted):
+            return None  # what is counted takes two statements
         await self.hook("before_commit", batch)
         if not one.take():
             return [(one, None, one.refusal())]
@@ -290,6 +291,8 @@ class Writer:
                         results.append((one, await self._work(answers, tx, one, alone=len(batch) == 1), None))
                     else:
                         results.append((one, None, one.refusal()))
+            if tx.taken:
+                await answers.do(tx.note_taken())
             await self._commit(db, batch)
         except BaseException:
             if not db.is_closed():

@@ -321,6 +321,8 @@ class Writer:
                 tx = Transaction(self._clock.now(), self._worker)
                 db.execute("BEGIN IMMEDIATE")
                 results = self._careful(tx, batch)
+            if tx.taken:
+                do(self._db, tx.note_taken())
             self._commit(batch)
         except BaseException:
             if db.in_transaction:  # SQLite has rolled back by itself after some errors
@@ -362,7 +364,7 @@ class Writer:
         results: list[Result] = []
         all_changes = tx.changes
         for operation in sorted(batch, key=lambda operation: isinstance(operation, Work)):  # stable: appends first
-            tx.changes, tx.again = {}, operation.again
+            tx.changes, tx.again, taken = {}, operation.again, tx.taken.copy()
             self._db.execute("SAVEPOINT operation")
             try:
                 if isinstance(operation, Work) and not operation.take():
@@ -372,6 +374,7 @@ class Writer:
                 raise
             except (Exception, LeaseLost) as error:  # noqa: BLE001 - it is given to the caller
                 self._db.execute("ROLLBACK TO operation")
+                tx.taken = taken
                 results.append((operation, None, error))
             else:
                 for run, news in tx.changes.items():
