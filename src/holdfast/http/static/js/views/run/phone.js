@@ -27,7 +27,7 @@ export const pleated = (fold, carried = false) => h("div.dw-fold", icon(fold.why
 /** The folds of a run: what is waited for, and whether a process held it. */
 export function foldsOf(model) {
   const { journal, info } = model, now = model.now(), from = Math.min(ms(info.created_at) ?? Infinity, journal.firstAt ?? now), to = ms(info.finished_at) ?? now;
-  return folds(from, to, worked(journal, to, model.children), journal.tears).map((fold) => ({ ...fold, ...reason(journal, fold) }));
+  return folds(from, to, worked(journal, to, model.children, info.status === "running" && !info.worker_gone), journal.tears).map((fold) => ({ ...fold, ...reason(journal, fold) }));
 }
 
 export function phone(model, view, acts) {

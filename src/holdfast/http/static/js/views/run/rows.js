@@ -298,9 +298,12 @@ export function filter(text) {
   return tests.length ? (call, now) => tests.every((fits) => fits(call, now)) : null;
 }
 
-/** Spans in which bodies ran, with those of child runs that are not known from inside: [from, to]. */
-export function worked(journal, now, children = new Map()) {
-  const spans = [];
+/**
+ * Spans in which bodies ran, with those of child runs that are not known from inside: [from, to]. What a process carries now may be at
+ * work, although the journal does not know of it yet.
+ */
+export function worked(journal, now, children = new Map(), carried = false) {
+  const spans = carried && journal.lastAt !== null ? [[journal.lastAt, now]] : [];
   for (const call of journal.each()) {
     if (call.dropped !== null) continue;
     if (call.child !== null) {

@@ -64,7 +64,7 @@ export function timeline(model, view, acts) {
     const from = Math.min(ms(info.created_at) ?? journal.firstAt ?? now, journal.firstAt ?? Infinity), to = Math.max(ms(info.finished_at) ?? now, journal.lastAt ?? 0);
     const began = view.since ? (journal.checkpoints.find((each) => each.seq === view.since)?.at ?? from) : from;
     const tears = journal.tears.filter((tear) => tear.to > began);
-    folded = view.trueTime ? [] : folds(began, to, worked(journal, to, model.children), tears).map((fold) => ({ ...fold, ...reason(journal, fold) }));
+    folded = view.trueTime ? [] : folds(began, to, worked(journal, to, model.children, info.status === "running" && !info.worker_gone), tears).map((fold) => ({ ...fold, ...reason(journal, fold) }));
     ax = axis({ width: END + (width - END) * view.zoom, from: began, to, folds: folded, tears, end: END });
     view.offset = Math.min(Math.max(view.offset, 0), Math.max(ax.width - width, 0));
     stamp += 1;

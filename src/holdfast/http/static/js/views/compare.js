@@ -1,0 +1,130 @@
+// Two runs beside each other: calls aligned by key, the same beginning folded, where they part, and what differs since.
+
+import { read } from "../api.js";
+import { words } from "../difference.js";
+import { h, path, swap } from "../dom.js";
+import { button, chip, choice, copied, ghosts, icon, moment, problem, runLink, standing, strand } from "../parts.js";
+import { count, day, dollars, many, minute, ms, now, spoken, stands, tokens } from "../say.js";
+import { styled } from "../sheets.js";
+import { cut } from "../text.js";
+
+const PAGE = 200, LONG = 1200;
+const SIGNS = { same: ["=", "the same"], differs: ["≠", "differs"], edit: ["✎", "edited"], gone: ["−", "only in A"], new: ["+", "only in B"] };
+const FINISHED = new Set(["completed", "failed", "cancelled", "moved"]);
+
+export function open(context) {
+  const { query, go, narrow } = context, a = query.get("a") ?? "", b = query.get("b") ?? "";
+  const body = h("div.cmp-view", ghosts(8)), element = styled(h("div.compare", body), "compare");
+  let all = query.get("all") === "true", rows = [], next = null, answer = null, sameOpen = null, closed = false;
+  context.title(`${a} and ${b}`);
+  const to = (changes) => path("compare", { a, b, all: all ? "true" : null, ...changes });
+  context.keys({ s: () => go(to({ a: b, b: a })) });
+
+  if (!a || !b) swap(body, chooser());
+  else load();
+
+  function chooser() {
+    const one = h("input.text.mono", { type: "text", "aria-label": "Run A", value: a, data: { first: "1" } }), other = h("input.text.mono", { type: "text", "aria-label": "Run B", value: b });
+    return [h("div.head", h("h1", "Compare two runs")), h("form.panel.cmp-choose", { onsubmit: (event) => { event.preventDefault(); if (one.value.trim() && other.value.trim()) go(path("compare", { a: one.value.trim(), b: other.value.trim() })); } }, h("label", h("span", "A"), one), h("label", h("span", "B"), other), button("Compare", { name: "compare", kind: "primary", type: "submit" }))];
+  }
+
+  async function load(after = null) {
+    const found = await read(path("api", "compare", { a, b, after, limit: PAGE, differences: all ? null : "true" }));
+    if (closed) return;
+    if (!found.ok) return void swap(body, chooser(), problem(found.error, () => load()));
+    answer = found.data;
+    rows = after === null ? answer.rows : [...rows, ...answer.rows];
+    next = answer.next ?? null;
+    draw();
+  }
+
+  function draw() {
+    const { a: one, b: other, shared, parts } = answer, isFork = other.forked?.run === one.id || one.forked?.run === other.id;
+    const fork = other.forked?.run === one.id ? other.forked : one.forked?.run === other.id ? one.forked : null;
+    const title = isFork ? "A run and its fork" : one.agent === other.agent ? `Two runs of ${one.agent}` : "Two runs";
+    const shown = rows.filter((row) => all || !row.same);
+    swap(body,
+      h("div.head", h("div", h("nav.crumbs", { "aria-label": "Path" }, h("a", { href: "runs" }, "Runs"), icon("right"), h("span", "Compare")), h("h1", title)),
+        h("div.acts", choice([["differences", "Differences"], ["all", "All calls"]], all ? "all" : "differences", (id) => { all = id === "all"; go(to({}), { replace: true }); load(); }, "Show"), narrow ? null : button("Swap", { name: "loop", onclick: () => go(to({ a: b, b: a })) }), narrow ? null : button("Copy link", { name: "linked", onclick: () => copied(location.href, "The link") }))),
+      h("section.panel.cmp-top", side(one, "A"), side(other, "B"), h("dl.deltas", deltas(one, other))),
+      h("section.panel.cmp", { "aria-label": "Calls" },
+        h("div.cmp-head", h("span", "Call"), h("span"), h("span", "A ", h("span.dim.mono", one.id)), h("span", "B ", h("span.dim.mono", other.id))),
+        shared ? sameFold(shared) : null, parting(parts, fork),
+        shown.map((row) => rowOf(row, fork)),
+        !shown.length ? h("p.cmp-none", parts ? "Nothing differs behind it." : "Every call is the same: name, input and result.") : null,
+        next === null ? null : h("p.foot", h("span"), button("More calls", { kind: "small", onclick: () => load(next) }))),
+      result(one, other));
+  }
+
+  const side = (run, letter) => h("div.cmp-run", h("span.letter", letter), h("div.cmp-id", runLink(run.id), h("p.dim", `${run.agent}${run.version ? `@${run.version}` : ""} · `, moment(run.created_at, `${day(run.created_at)}, ${minute(run.created_at)}`))), run.life ? strand(run, { width: narrow ? 150 : 230 }) : null, standing(stands(run)));
+
+  function deltas(one, other) {
+    const sum = (run) => (run.spent?.input_tokens ?? 0) + (run.spent?.output_tokens ?? 0), took = (run) => run.worked_ms ?? (ms(run.finished_at) ?? now()) - ms(run.created_at);
+    const tears = (run) => run.interruptions ?? 0;
+    return [
+      delta(one.worked_ms === undefined ? "Took" : "Worked", took(one), took(other), spoken), delta("Spent", one.spent?.usd ?? 0, other.spent?.usd ?? 0, dollars), delta("Tokens", sum(one), sum(other), tokens), delta("Steps", one.steps ?? 0, other.steps ?? 0, count),
+      h("div.delta", h("dt", "Interruptions"), h("dd", h("span", count(tears(one))), icon("right"), h("b", count(tears(other)))), h("dd.under.dim", tears(one) + tears(other) ? "no result was lost" : "none")),
+    ];
+  }
+
+  function delta(name, one, other, text) {
+    const share = one ? (other - one) / one : null;
+    const said = other === one ? "the same" : share === null ? "" : `${share < 0 ? "−" : "+"}${Math.abs(share * 100) < 10 ? Math.abs(share * 100).toFixed(1) : Math.round(Math.abs(share * 100))}%`;
+    return h("div.delta", h("dt", name), h("dd", h("span", text(one)), icon("right"), h("b", text(other))), h("dd.under", { class: share !== null && share < 0 ? "kelp-ink" : "dim" }, said));
+  }
+
+  function sameFold(shared) {
+    const inside = h("div.cmp-same-in", { hidden: true }), fold = h("button.cmp-same", { type: "button", "aria-expanded": "false", onclick: toggle }, icon("right"), h("span", h("b", `${many(shared, "call")} ${shared === 1 ? "is" : "are"} the same`), h("span.dim", names())));
+    async function toggle() {
+      const open = inside.hidden;
+      inside.hidden = !open;
+      fold.setAttribute("aria-expanded", String(open));
+      if (!open || sameOpen) return;
+      sameOpen = true;
+      const found = await read(path("api", "compare", { a, b, limit: Math.min(shared, PAGE) }));
+      swap(inside, found.ok ? found.data.rows.filter((row) => row.same).slice(0, shared).map((row) => rowOf(row, null)) : problem(found.error));
+    }
+    return [fold, inside];
+  }
+
+  function names() {
+    const found = [...new Set(rows.filter((row) => row.same).map((row) => row.name))].slice(0, 4);
+    const isFork = answer.b.forked?.run === answer.a.id;
+    return `${found.length ? ` ${found.join(", ")}` : ""}${isFork ? `${found.length ? ": " : " "}B has A's results and paid nothing for them` : ""}`;
+  }
+
+  function parting(parts, fork) {
+    if (!parts) return null;
+    return h("div.part", h("span.part-line"), h("span.part-text", icon("fork"), "here they part: ", fork?.by ? [h("b", fork.by), ` forked at seq ${fork.seq}, `] : null, h("code", parts.key), h("span.dim", ` ${parts.why ?? ""}`)), h("span.part-line"));
+  }
+
+  function rowOf(row, fork) {
+    const edited = row.b?.edited || row.a?.edited || (!row.same && fork && row.key === answer.parts?.key && row.a && row.b && row.a.input === row.b.input), how = row.same ? "same" : !row.a ? "new" : !row.b ? "gone" : edited ? "edit" : "differs";
+    const input = row.a?.input ?? row.b?.input ?? "", [left, right] = row.a && row.b && !row.same ? words(cut(valueOf(row.a), LONG), cut(valueOf(row.b), LONG)) : [[[valueOf(row.a), false]], [[valueOf(row.b), false]]];
+    return h("div.cmp-row", { class: `is-${how}`, tabIndex: 0, data: { row: "1" }, title: row.key },
+      h("div.cmp-call", h(row.kind === "question" ? "span.strong" : "code.strong", row.name), h("span.dim.cut", input), row.a && row.b && row.a.input !== row.b.input ? h("span.stop-ink.cmp-input", "another input") : null),
+      h("span.cmp-sign", { title: SIGNS[how][1], "aria-label": SIGNS[how][1], role: "img" }, SIGNS[how][0]), half(row.a, left, "del", row, "A"), half(row.b, right, "ins", row, "B"));
+  }
+
+  const valueOf = (part) => (part ? (part.error ?? part.preview ?? "") : "");
+
+  function half(part, pieces, tag, row, letter) {
+    if (!part) return h("div.cmp-half.gone", { data: { of: letter } }, h("span.dim", "not called"));
+    return h("div.cmp-half", { data: { of: letter } }, h("div.cmp-value", { class: part.error ? "bad-ink" : "" }, h("code", pieces.map(([text, differs]) => (differs && text.trim() ? h(tag, text) : text)))),
+      h("div.cmp-meta.dim", part.ms === null || part.ms === undefined ? (part.status && part.status !== "completed" ? h("span", part.status) : null) : h("span", spoken(part.ms)), part.usd ? h("span", dollars(part.usd)) : null, part.attempts > 1 ? h("span.stop-ink", `${part.attempts} attempts`) : null, part.torn_ms ? chip(`went on after ${spoken(part.torn_ms)}`, "", "tear") : null, h("a.link", { href: path("runs", letter === "A" ? answer.a.id : answer.b.id, { at: row.key }) }, "show")));
+  }
+
+  function result(one, other) {
+    const section = h("section.panel.cmp-result");
+    if (!FINISHED.has(one.status) || !FINISHED.has(other.status)) return null;
+    Promise.all([read(path("api", "runs", one.id, "result")), read(path("api", "runs", other.id, "result"))]).then(([left, right]) => {
+      if (closed) return;
+      const text = (found, run) => (found.ok ? (typeof found.data.result === "string" ? found.data.result : JSON.stringify(found.data.result)) : (run.error ?? run.status)) ?? "null";
+      const [first, second] = words(cut(text(left, one), 6000), cut(text(right, other), 6000)), told = (pieces, tag) => pieces.map(([piece, differs]) => (differs && piece.trim() ? h(tag, piece) : piece));
+      swap(section, h("header.sub", h("h2", "Result"), h("span.dim", text(left, one) === text(right, other) ? "the same" : "differs")), h("div.cmp-texts", h("p", h("span.letter", "A"), h("span", told(first, "del"))), h("p", h("span.letter", "B"), h("span", told(second, "ins")))));
+    });
+    return section;
+  }
+
+  return { element, close: () => (closed = true) };
+}
