@@ -96,7 +96,7 @@ function callPanel(model, { call, run, journal }, acts) {
   }
   if (call.child) inside.push(childPart(model, call));
   if (call.tries?.length || call.attempts > 1) inside.push(attempts(call, now));
-  const remarks = (call.remarks ?? []).filter((each) => !(each.tone === "bad" && call.tries) && !call.question);
+  const remarks = (call.remarks ?? []).filter((each) => each.tone !== "bad" && !call.question);
   if (remarks.length) inside.push(h("ul.remarks", remarks.map((each) => h("li", { class: each.tone }, each.text))));
   if (call.ended !== null && ["step", "model", "child", "question"].includes(call.sort)) inside.push(resultPart(model, call, run));
   const because = journal.because(call);

@@ -80,8 +80,8 @@ export class Run {
         this.journal.next = Math.max(this.journal.next, answer.data.next ?? 0);
         return;
       }
+      if (!after) this.changed("events"); // the beginning is shown at once, and all of it when it is there
       after = answer.data.next;
-      this.changed("events");
     }
   }
 

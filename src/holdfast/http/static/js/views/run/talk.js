@@ -8,7 +8,7 @@ import { chip, icon, prose, standing, tree, who } from "../../parts.js";
 import { cut } from "../../text.js";
 import { dollars, many, minute, ms, spoken, tokens } from "../../say.js";
 import { across, foldsOf, pleated } from "./phone.js";
-import { resolved } from "./rows.js";
+import { brief, resolved } from "./rows.js";
 import { streamText } from "./streams.js";
 
 const MOST = 60, LONG = 4000;
@@ -75,7 +75,7 @@ export function talk(model, acts) {
     const said = isOpen(call) ? standing("running", "writes") : call.state === "failed" ? standing("failed") : h("span.dim.nowrap", [sum ? `${tokens(sum)} tokens` : "", spent.usd ? dollars(spent.usd) : "", call.ended !== null && call.began !== null ? spoken(call.ended - call.began) : ""].filter(Boolean).join(" · "));
     const name = h("span", spent.models?.join(", ") || (call.name === "model" ? agentOf(call) : call.name));
     const made = h("div", asked, h("article.turn.model", { onclick: (event) => { if (!event.target.closest("button, a, summary") && !String(getSelection())) acts.choose(call.key); } },
-      h("header", h("span.turn-who", icon("model"), name), call.name === "model" ? h("span.strong", agentOf(call)) : h("span.dim.cut", cut(call.input ?? "", 60)), h("span.dim", minute(call.start)), h("span.gap"), said), answer, note, tools));
+      h("header", h("span.turn-who", icon("model"), name), call.name === "model" ? h("span.strong", agentOf(call)) : [h("code.strong", call.name), h("span.dim.cut", brief(call.input ?? ""))], h("span.dim", minute(call.start)), h("span.gap"), said), answer, note, tools));
     let close = () => {};
     const open = isOpen(call) ? model.streams.find((each) => !each.ended) : null;
     if (open) {
@@ -93,7 +93,7 @@ export function talk(model, acts) {
   async function ask(call, into) {
     const plain = () => (call.input ? turnOf("The agent asks", call, [h("p", promptOf(call.input))]) : null);
     const isRequest = call.name === "model";
-    if (!isRequest) return void swap(into, plain());
+    if (!isRequest) return; // what it was called with stands beside its name
     const found = await model.step(call.key);
     const messages = found.arguments?.messages;
     if (!Array.isArray(messages)) return void swap(into, plain());

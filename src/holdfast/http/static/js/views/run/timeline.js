@@ -11,7 +11,7 @@ import { clock, count, day, dollars, many, minute, ms, spoken } from "../../say.
 import { between, edge, moved, path } from "./torn.js";
 import { endOf, named, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
 
-const ROW = 26, PAD = 4, HEAD = 53, MOST_ROWS = 56, BEYOND = 8, END = 24, UNDER_TEAR = 9;
+const ROW = 26, PIECE = 780, PAD = 4, HEAD = 53, MOST_ROWS = 56, BEYOND = 8, END = 24, UNDER_TEAR = 9;
 const SIGNS = { step: "step", model: "model", timer: "clock", question: "person", child: "child", branch: "branch", many: "stack", some: "filter", dropped: "undo" };
 const FLAGS = { checkpoint: "pin", message: "message", note: "note", low: "money", foreign: "warn", control: "flag" };
 const px = (number) => `${Math.round(number * 2) / 2}px`;
@@ -25,7 +25,7 @@ export function timeline(model, view, acts) {
   const under = h("div.tl-paper"), over = h("div.tl-paper.over"), none = h("p.tl-none.dim");
   const element = h("div.tl", lane, head, list, under, over, none);
   const drawn = new Map(); // by the key of a row: {element, stamp}
-  let width = 0, rows = [], ax = null, folded = [], stamp = 0, active = null, top = 0, seen = [0, 0], heard = false, before = null;
+  let width = 0, rows = [], ax = null, folded = [], stamp = 0, active = null, top = 0, seen = [0, 0], heard = false, before = null, known = "", papered = "", span = [0, 0];
 
   const watch = new ResizeObserver(() => {
     if (lane.clientWidth && lane.clientWidth !== width) {
@@ -60,7 +60,9 @@ export function timeline(model, view, acts) {
     view.now = now;
     view.over = Boolean(info.finished_at);
     view.nested = model.nested;
-    rows = rowsOf(journal, view);
+    const made = `${journal.changes} ${view.fits === null} ${view.since} ${view.dropped} ${view.over} ${[...view.closed]} ${[...view.opened]} ${[...model.nested.values()].map((each) => each.journal.changes)}`;
+    if (made !== known || view.fits) rows = rowsOf(journal, view); // else only time has gone on
+    known = made;
     const from = Math.min(ms(info.created_at) ?? journal.firstAt ?? now, journal.firstAt ?? Infinity), to = Math.max(ms(info.finished_at) ?? now, journal.lastAt ?? 0);
     const began = view.since ? (journal.checkpoints.find((each) => each.seq === view.since)?.at ?? from) : from;
     const tears = journal.tears.filter((tear) => tear.to > began);
@@ -124,7 +126,7 @@ export function timeline(model, view, acts) {
       made.remove();
       drawn.delete(key);
     }
-    const reach = rows.some((row) => row.key === active) ? active : (rows.find(isChosen)?.key ?? rows[0]?.key);
+    const reach = drawn.has(active) ? active : (rows.find(isChosen)?.key ?? rows[first]?.key);
     for (const [key, { element: made }] of drawn) made.tabIndex = key === reach ? 0 : -1;
     drawPaper();
   }
@@ -202,8 +204,9 @@ export function timeline(model, view, acts) {
         put(h("span.fold-text", { style: { left: px(center) }, title: `${text} ${part.text}` }, icon(part.why), text), center - 34, center + 34);
       }
       if (part.sort !== "flow") continue;
-      const name = day(part.from);
-      if (name !== last && part.wide > 60 && fits(Math.max(x, 0), Math.max(x, 0) + 58)) put(h("span.day", { style: { left: px(Math.max(x, 0)) } }, name), Math.max(x, 0), Math.max(x, 0) + 58);
+      const name = day(part.from), left = Math.max(x, 0);
+      if (name === last || !fits(left, left + 58) || x > width) continue;
+      put(h("span.day", { style: { left: px(left) } }, name), left, left + 58);
       last = day(part.to);
     }
     for (const part of ax.parts) {
@@ -375,7 +378,12 @@ export function timeline(model, view, acts) {
   // Paper
 
   function drawPaper() {
-    const high = rows.length * ROW + 2 * PAD + HEAD, from = rows.length <= MOST_ROWS * 2 ? 0 : Math.max(seen[0] * ROW - 200, 0), to = rows.length <= MOST_ROWS * 2 ? high : Math.min(seen[1] * ROW + 400, high);
+    // Of a long list only a piece of the paper is drawn, longer than what can be seen, so that few scrolls need another.
+    const high = rows.length * ROW + 2 * PAD + HEAD, isLong = rows.length > MOST_ROWS * 2;
+    const from = isLong ? Math.max(Math.floor((seen[0] * ROW) / PIECE) * PIECE - PIECE, 0) : 0, to = isLong ? Math.min(from + 3 * PIECE + MOST_ROWS * ROW, high) : high, now = `${stamp} ${from} ${to} ${view.chosen}`;
+    if (now === papered) return;
+    papered = now;
+    span = [Math.max(Math.floor((from - HEAD) / ROW), 0), Math.min(Math.ceil(to / ROW), rows.length)];
     const below = s("svg.tl-under", { width, height: to - from, "aria-hidden": "true" }), above = s("svg.tl-over", { width, height: to - from, "aria-hidden": "true" });
     const tall = to - from;
     let grid = "";
@@ -408,7 +416,7 @@ export function timeline(model, view, acts) {
     const left = edge(x + wide * 0.22, top, bottom, { seed: tear.seq }), right = moved(left, wide * 0.56), fresh = before !== null && !before.has(tear.seq) ? ".fresh" : "";
     above.append(s(`path.gap${chosen}${fresh}`, { d: between(left, right) }), s(`path.rip${chosen}${fresh}`, { d: path(left) }), s(`path.rip${chosen}${fresh}`, { d: path(right) }));
     if (carried !== null) above.append(s("path.held", { d: `M${x - 2} ${carried}H${x + wide + 2}` }));
-    for (let nth = seen[0]; nth < seen[1]; nth += 1) {
+    for (let nth = span[0]; nth < span[1]; nth += 1) {
       const { call } = rows[nth];
       const through = call?.tries?.find((each) => each.tear === tear.seq);
       if (through && rows[nth].journal.tears.includes(tear)) above.append(s(`path.held${through.how === "unknown" ? ".doubt" : ""}`, { d: `M${x - 1} ${HEAD + PAD + nth * ROW + 13 - from}H${x + wide + 1}` }));
@@ -418,7 +426,7 @@ export function timeline(model, view, acts) {
   /** The tears of a child run cut its own rows and no others. */
   function drawInner(above, from) {
     const ranges = new Map();
-    for (let nth = seen[0]; nth < seen[1]; nth += 1) {
+    for (let nth = span[0]; nth < span[1]; nth += 1) {
       const { inner } = rows[nth];
       if (inner) ranges.set(inner, [ranges.get(inner)?.[0] ?? nth, nth]);
     }
