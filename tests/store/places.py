@@ -25,7 +25,8 @@ SOURCE = Path(holdfast.store.__file__).parents[2]
 TTL = 30_000
 # Of other queries, and none themselves.
 PARTS = frozenset({"ours", "takeable", "woken", "spacing", "appending", "simple", "arrival", "chosen", "fitting",
-                   "epoch_between", "shares", "shared", "stood", "pieces", "since", "lived", "worked"})  # fmt: skip
+                   "epoch_between", "shares", "shared", "stood", "pieces", "since", "lived", "worked",
+                   "asked_before", "line", "picked", "sought", "visible"})  # fmt: skip
 _uids = itertools.count()
 
 
