@@ -234,39 +234,37 @@ class Durable(Coroutine[Any, Any, T_co], Generic[T_co]):
     It is no truth value, because `if approve(...)` without await would always hold.
     """
 
-    __slots__ = ("__name__", "__qualname__", "_begin", "_on_await", "_steps", "number")
+    __slots__ = ("__name__", "__qualname__", "_begin", "_steps", "_unawaited", "number")
 
     def __init__(
         self,
         name: str,
         begin: Callable[[], Generator[Any, Any, T_co]],
         number: int = 0,
-        on_await: Callable[[Durable[Any]], None] | None = None,
+        unawaited: dict[int, Durable[Any]] | None = None,
     ) -> None:
         self.__name__ = self.__qualname__ = name
-        self._begin, self.number, self._on_await = begin, number, on_await
+        self._begin, self.number = begin, number
+        self._unawaited = unawaited  # has it by its number until it is awaited or closed
         self._steps: Generator[Any, Any, T_co] | None = None
 
     def __await__(self) -> Generator[Any, Any, T_co]:
-        return self._start()
-
-    def _start(self) -> Generator[Any, Any, T_co]:
         if self._steps is not None:
             raise RuntimeError(f"{self.__name__}: this call was awaited before; call it again for another one")
-        if self._on_await is not None:
-            self._on_await(self)
+        if self._unawaited is not None:
+            self._unawaited.pop(self.number, None)
         self._steps = self._begin()
         return self._steps
 
     def send(self, value: Any, /) -> Any:
-        return (self._steps or self._start()).send(value)
+        return (self._steps or self.__await__()).send(value)
 
     def throw(self, *error: Any) -> Any:
-        return (self._steps or self._start()).throw(*error)
+        return (self._steps or self.__await__()).throw(*error)
 
     def close(self) -> None:
-        if self._steps is None and self._on_await is not None:
-            self._on_await(self)
+        if self._steps is None and self._unawaited is not None:
+            self._unawaited.pop(self.number, None)
         if self._steps is not None:
             self._steps.close()
 

@@ -224,12 +224,8 @@ class Attempt:
     def offered(self, name: str, begin: Callable[[], Generator[Any, Any, Any]]) -> Durable[Any]:
         """A durable call that now has its identity; the agent must await it."""
         number = self.identity.next_call()
-        call = Durable(name, begin, number, self._awaited)
-        self.unawaited[number] = call
+        call = self.unawaited[number] = Durable(name, begin, number, self.unawaited)
         return call
-
-    def _awaited(self, call: Durable[Any]) -> None:
-        self.unawaited.pop(call.number, None)
 
     def enter(self, call: Call | None) -> Generator[Any, Any, None]:
         """A verb is awaited: refused if the run is leaving, and a divergence if it should have been `restore` (None)."""
@@ -294,7 +290,8 @@ class Attempt:
         """
         future, tasks = call.future, self.tasks
         if tasks.alone:
-            self._hurry(future)
+            if not self.life.live or self.journal.ready:
+                self._hurry(future)
             if future.done():
                 yield
                 if self.life.closing:
@@ -517,7 +514,7 @@ class Attempt:
         self._facts = None
 
     def facts(self) -> RunFacts:
-        replaying = self._replaying()
+        replaying = not self.life.live and self._replaying()
         if self._facts is None or self._facts.replaying != replaying:
             run = self.run
             labels = json.loads(run.labels)
@@ -527,8 +524,6 @@ class Attempt:
 
     def _replaying(self) -> bool:
         """Has the code that runs now run before? Past all that is recorded only if the run waited for an arrival."""
-        if self.life.live:
-            return False
         journal = self.journal
         return self._waited or journal.awaits_restore or not journal.exhausted or bool(journal.unclaimed)
 

@@ -40,7 +40,7 @@ class Bodies:
     """The work in progress of one attempt, and whether more may begin."""
 
     __slots__ = (
-        "_held_back", "_host", "_lease_until", "_life", "_pen", "_tasks", "_turn", "_unsure", "asleep", "drivers", "may_begin",
+        "_held_back", "_host", "_lease_until", "_life", "_pen", "_tasks", "_turn", "asleep", "drivers", "may_begin",
         "on_allowed", "running", "unstoppable",
     )  # fmt: skip
 
@@ -50,8 +50,8 @@ class Bodies:
         self.running = 0
         self.unstoppable = 0  # bodies in threads, of which it must be known how they ended before they may run again
         self.asleep = 0  # drivers that wait for a time or a person; the run may leave memory meanwhile
-        self._unsure = False  # the last heartbeat did not find its lease; a write on its way will tell
-        self._lease_until = 0.0  # of time.monotonic(): of its claim, or of the last heartbeat that found it
+        # Of time.monotonic(): of its claim, or of the last heartbeat. One that did not find it leaves 0: a write will tell.
+        self._lease_until = 0.0
         self.may_begin = Flag(up=True)  # down while there is a reason why nothing new may begin:
         self._held_back: set[str] = set()
         self.on_allowed = on_allowed  # what was asked meanwhile begins
@@ -101,21 +101,16 @@ class Bodies:
     @property
     def permitted(self) -> bool:
         """May an effect begin now?"""
-        return self.may_begin.up and self._trusted()
+        return self.may_begin.up and self._host.trusted(self._lease_until)
 
     async def assurance(self) -> None:
         """Wait until the lease is surely ours: for a body whose start is recorded, which ends although the run is released."""
-        while not self._trusted():
+        while not self._host.trusted(self._lease_until):
             await self._host.trust()
-
-    def _trusted(self) -> bool:
-        return not self._unsure and self._host.trusted(self._lease_until)
 
     def leased(self, until: float | None) -> None:
         """The claim, or a heartbeat, found the run's lease; None: a heartbeat did not."""
-        self._unsure = until is None
-        if until is not None:
-            self._lease_until = max(self._lease_until, until)
+        self._lease_until = 0.0 if until is None else max(self._lease_until, until)
 
     # Drivers
 
@@ -187,7 +182,8 @@ class Bodies:
     def ended(self) -> None:
         """A body, or a probe, has ended."""
         self.running -= 1
-        self._pen.progress.set()
+        if not self._pen.progress.up:
+            self._pen.progress.set()
 
     async def in_thread(
         self, body: Callable[[], Any], wanted: Callable[[], bool], limit_s: float | None, *, may_repeat: bool
@@ -199,7 +195,7 @@ class Bodies:
         """
 
         def begin() -> Any:
-            if self._life.closing or not wanted() or not self._trusted():
+            if self._life.closing or not wanted() or not self._host.trusted(self._lease_until):
                 raise NotBegun
             return call_plainly(body)
 

@@ -58,7 +58,17 @@ class Receipt:
 
     def __call__(self, at: int, error: BaseException | None) -> None:
         """The store tells what became of it."""
-        self.pen.told(self, at, error)
+        pen = self.pen
+        pen.on_their_way -= 1
+        pen.unacked -= 1
+        if not pen.progress.up:
+            pen.progress.set()
+        if error is None:
+            self.acknowledged(at)
+            return
+        if not isinstance(error, LeaseLost | StoreUnavailable):
+            _log.error("run %r: its journal could not be written: %r", pen.life.run.id, error)
+        pen.life.close("lost")
 
     def acknowledged(self, at: int) -> None:
         """The append is in the store since then."""
@@ -93,8 +103,8 @@ class Recorder:
     """The owner's pen: one per attempt at a run."""
 
     __slots__ = (
-        "_heard", "_held", "_on_their_way", "_store", "_value_limit_bytes", "_worker", "inputs", "life", "new_outcomes",
-        "next_seq", "numbered", "on_outcome", "on_rest", "outflow", "progress", "texts", "unacked", "undelivered",
+        "_heard", "_held", "_store", "_value_limit_bytes", "_worker", "inputs", "life", "new_outcomes", "next_seq", "numbered",
+        "on_outcome", "on_rest", "on_their_way", "outflow", "progress", "texts", "unacked", "undelivered",
     )  # fmt: skip
 
     def __init__(
@@ -106,7 +116,7 @@ class Recorder:
         self.on_outcome, self.on_rest = on_outcome, on_rest  # an outcome is durable; another write is
         self.next_seq = life.run.next_seq
         self.unacked = 0
-        self._on_their_way = 0  # of these: given to the store
+        self.on_their_way = 0  # of these: given to the store
         self._held: list[tuple[Append, Receipt]] | None = None  # and those that wait for a transaction
         self.numbered = numbered  # outcomes that have a place in the journal, over all eras
         self.new_outcomes = 0  # of these: written in this attempt
@@ -142,30 +152,20 @@ class Recorder:
         """
         if self.life.closing:
             return
-        self.outflow.flush()  # what was written to streams before is durable before, or at the same time
+        if self.outflow.timer is not None:
+            self.outflow.flush()  # what was written to streams before is durable before, or at the same time
         if self._worker is not None:
             data, self._worker = {**data, "worker": self._worker}, None
-        event = Event(self.next_seq, kind, key, data, text, None, 0, self.life.run.lease_epoch, self.life.run.id)
-        self.next_seq += 1
+        run, seq = self.life.run, self.next_seq
+        event = Event(seq, kind, key, data, text, None, 0, run.lease_epoch, run.id)
+        self.next_seq = seq + 1
         if kind in OUTCOMES:
             self.numbered += 1
-            self.undelivered[event.seq] = event
+            self.undelivered[seq] = event
         append = Append(
-            self.life.run.id,
-            self.life.run.lease_epoch,
-            event.seq,
-            (event,),
-            None,
-            children,
-            approvals,
-            withdraws,
-            talks,
-            announces,
-        )
-        append.inbox_seen, append.transition = inbox_seen, transition
-        append.checkpoint_seq, append.releases = event.seq if checkpoint else None, releases
-        if "inputs" in data:
-            append.parts = self.inputs.taken()
+            run.id, run.lease_epoch, seq, (event,), None, children, approvals, withdraws, talks, announces, (), inbox_seen,
+            seq if checkpoint else None, releases, transition, self.inputs.taken() if "inputs" in data else None,
+        )  # fmt: skip
         if children or transition is not None or (text is not None and len(text) > BLOB_BYTES):
             self._spill(append, event)
         self.write(append, Written(self, event, then), alone=alone)
@@ -210,30 +210,16 @@ class Recorder:
     def write(self, append: Append, receipt: Receipt, *, alone: bool = False) -> None:
         """Queue an append; what is refused ends this attempt."""
         self.unacked += 1
-        if self._held is None:
-            self._post(append, receipt, alone)
-        else:
+        if self._held is not None:
             self._held.append((append, receipt))
-
-    def _post(self, append: Append, receipt: Receipt, alone: bool = False) -> None:
-        self._on_their_way += 1
+            return
+        self.on_their_way += 1
         try:
             self._store.post(append, receipt, alone=alone)
         except StoreUnavailable:
-            self._on_their_way -= 1
+            self.on_their_way -= 1
             self.unacked -= 1
             self.life.close("lost")
-
-    def told(self, receipt: Receipt, at: int, error: BaseException | None) -> None:
-        self._on_their_way -= 1
-        self.unacked -= 1
-        self.progress.set()
-        if error is None:
-            receipt.acknowledged(at)
-            return
-        if not isinstance(error, LeaseLost | StoreUnavailable):
-            _log.error("run %r: its journal could not be written: %r", self.life.run.id, error)
-        self.life.close("lost")
 
     # What the store itself puts into the journal
 
@@ -271,7 +257,7 @@ class Recorder:
         """Keep back what is recorded from now on; returns when all before it is in the store."""
         if self._held is None:
             self._held = []
-        while self._on_their_way:
+        while self.on_their_way:
             self.progress.clear()
             await self.progress.wait()
 
@@ -305,11 +291,10 @@ class Recorder:
     def let_go(self, *, lost: bool = False) -> None:
         """The transaction is over: what is still kept back is written now. `lost`: nothing of it may be."""
         held, self._held = self._held or [], None
-        if lost:
-            self.unacked -= len(held)
-        else:
+        self.unacked -= len(held)
+        if not lost:
             for append, receipt in held:
-                self._post(append, receipt)
+                self.write(append, receipt)
         self.progress.set()
 
     async def until(self, holds: Callable[[], bool]) -> None:
@@ -359,14 +344,14 @@ class Recorder:
 class Outflow:
     """The text of one attempt at a run on its way to the store."""
 
-    __slots__ = ("_clock", "_growing", "_pen", "_room", "_size", "_timer", "_unwritten", "_waiting")
+    __slots__ = ("_clock", "_growing", "_pen", "_room", "_size", "_unwritten", "_waiting", "timer")
 
     def __init__(self, pen: Recorder, host: Host) -> None:
         self._pen, self._clock = pen, host.clock
         self._waiting: list[Piece] = []
         self._growing: dict[str, Piece] = {}  # of those the last one of each stream, if it is text
         self._size = self._unwritten = 0  # characters that wait; and those together with what is being written
-        self._timer: Timer | None = None
+        self.timer: Timer | None = None  # set while something waits
         self._room: asyncio.Event | None = None
 
     def add(self, piece: Piece, text: str = "") -> None:
@@ -389,20 +374,20 @@ class Outflow:
     def soon(self) -> None:
         """Have what waits written before long, if the run is live."""
         pen = self._pen
-        if self._timer is None and self._waiting and pen.life.live and not pen.life.closing:
+        if self.timer is None and self._waiting and pen.life.live and not pen.life.closing:
             pen.unacked += 1
             with Placed(None):  # it is our timer, not the agent's
-                self._timer = self._clock.after(FLUSH_S, self.flush)
+                self.timer = self._clock.after(FLUSH_S, self.flush)
         if self._size >= FLUSH_CHARACTERS:
             self.flush()
 
     def flush(self) -> None:
         """Write what waits now."""
         pen, run = self._pen, self._pen.life.run
-        if self._timer is None or pen.life.closing:
+        if self.timer is None or pen.life.closing:
             return
-        self._timer.cancel()
-        self._timer = None
+        self.timer.cancel()
+        self.timer = None
         append = Append(run.id, run.lease_epoch, pen.next_seq, pieces=self._waiting)
         size, self._size = self._size, 0
         self._waiting = []

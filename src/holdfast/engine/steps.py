@@ -20,7 +20,7 @@ import inspect
 import json
 import time
 from asyncio.events import _get_running_loop
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -144,7 +144,7 @@ class StepCall(Call):
     )  # fmt: skip
 
     def __init__(self, attempt: Attempt, key: str, spec: StepSpec, target: object, bound: Bound) -> None:
-        super().__init__(attempt, key, spec.name, bound.digest, bound.preview)
+        Call.__init__(self, attempt, key, spec.name, bound.digest, bound.preview)
         self.spec, self.target, self.bound = spec, target, bound
         self._task: asyncio.Task[None] | None = None
         self._copy: Any = _NOT_HERE  # of the result, if the body ran here
@@ -333,8 +333,8 @@ class StepCall(Call):
             await self.until_due()
             await attempt.bodies.permission()
             attempt.bodies.begun()
-            context = self.context()
-            context.publish = outgoing = Outgoing(self.idempotency_key)
+            outgoing = Outgoing(self.idempotency_key)
+            context = self._place(outgoing)
             try:
                 ended = await attempt.host.perform(self._work(spec.probe, False, context, None))
             finally:
@@ -392,10 +392,8 @@ class StepCall(Call):
                 passage.begins(self.so_far.began_at)
             self.so_far.in_doubt = True  # until it is known how the body ended
             self.bill.bodies += 1
-            context = self.context()
-            context.stream = streams = BodyStreams(self, self.so_far.attempt)
-            context.tell = None if spec.transaction else self.tell
-            context.publish = outgoing = Outgoing(self.idempotency_key)
+            streams, outgoing = BodyStreams(self, self.so_far.attempt), Outgoing(self.idempotency_key)
+            context = self._place(outgoing, streams, None if spec.transaction else self.tell)
             attempt.host.body_runs(spec, self.key)
             began_s, how, known = time.perf_counter(), "stopped", len(self.bill.spendings)
             try:
@@ -415,24 +413,16 @@ class StepCall(Call):
             attempt.bodies.ended()
 
     async def _perform(self, context: StepContext) -> Ended:
-        ended = await self._body(context, self.spec.timeout_s)
-        self._still_wanted()
-        return ended
-
-    def _still_wanted(self) -> None:
-        """A body may swallow that it was stopped; the record says that it was, and there is no other outcome."""
+        ended = await self.attempt.host.perform(self._work(*self._function(), context, self.spec.timeout_s))
         if self.withdrawn:
-            raise Suspended
+            raise Suspended  # a body may swallow that it was stopped; the record says that it was, and no other comes
+        return ended
 
     def _function(self) -> tuple[Callable[..., Any], bool]:
         """The function that runs, and whether in a thread."""
         spec = self.spec
         fn = self.attempt.host.replacement(spec) or spec.fn
         return fn, spec.threaded if fn is spec.fn else not inspect.iscoroutinefunction(fn)
-
-    def _body(self, context: StepContext, limit_s: float | None) -> Awaitable[Ended]:
-        fn, threaded = self._function()
-        return self.attempt.host.perform(self._work(fn, threaded, context, limit_s))
 
     def _work(self, fn: Callable[..., Any], threaded: bool, context: StepContext, limit_s: float | None) -> Work:
         args = self.bound.args if self.target is None else (self.target, *self.bound.args)
@@ -475,14 +465,15 @@ class StepCall(Call):
             return  # a run that is due would only be parked to be claimed again
         await doze(self, "retry", due)
 
-    def context(self) -> StepContext:
+    def _place(
+        self, publish: Outgoing, stream: BodyStreams | None = None, tell: Callable[[dict[str, Any]], None] | None = None
+    ) -> StepContext:
         """Where a body of this call is, or its probe."""
-        attempt = self.attempt
+        past, bill, host = self.so_far, self.bill, self.attempt.host
+        now = host.clock.now
         return StepContext(
-            self.key, self.idempotency_key, self.so_far.attempt, attempt.facts(), attempt.host.resources,
-            spendings=self.bill.spendings, left=self.bill.left(attempt.host.clock.now()) if self.bill.purses else {},
-            clock=attempt.host.clock.now,
-            again=self.so_far.again or self.so_far.attempt > 1,
+            self.key, self.idempotency_key, past.attempt, self.attempt.facts(), host.resources, None, bill.spendings,
+            bill.left(now()) if bill.purses else {}, now, stream, tell, publish, past.again or past.attempt > 1,
         )  # fmt: skip
 
     def idempotency_key(self) -> str:
@@ -539,7 +530,8 @@ class StepCall(Call):
     def settle(self, event: Event) -> None:
         if self.attempt.guards or "left" in event.data:
             self.attempt.saw_step(event)
-        super().settle(event)
+        if not self.future.done():
+            self.future.set_result(event)
 
     def read(self, event: Event) -> Any:
         if event.kind == "step.completed":

@@ -74,7 +74,8 @@ class TransactionCall(StepCall):
         attempt, longest_s, limit_s = self.attempt, transaction.longest_s, self.spec.timeout_s
         if longest_s is not None:
             limit_s = longest_s if limit_s is None else min(longest_s, limit_s)
-        if self._function()[1] and not transaction.in_threads:
+        fn, threaded = self._function()
+        if threaded and not transaction.in_threads:
             problem = BadArguments(
                 f"step {self.name!r} is a plain function, which runs in a thread, but the connection of its transaction "
                 f"belongs to the event loop: write it with `async def` and await what it asks of the connection"
@@ -83,8 +84,9 @@ class TransactionCall(StepCall):
         context.connection = transaction.connection
         outgoing = context.publish
         assert isinstance(outgoing, Outgoing)
-        ended = await self._body(context, limit_s)
-        self._still_wanted()
+        ended = await attempt.host.perform(self._work(fn, threaded, context, limit_s))
+        if self.withdrawn:
+            raise Suspended  # as in `StepCall._perform`
         outgoing.end()
         ended.doubt = False
         if ended.error is not None:

@@ -26,7 +26,7 @@ from holdfast.store.limits import freed
 from holdfast.store.parts import keep_parts
 from holdfast.store.runs import NewRun, insert_run
 from holdfast.store.streams import Piece, chunk_row
-from holdfast.store.work import Asking, Conflict, Count, Many, Transaction, data_to_json, to_json
+from holdfast.store.work import Asking, Conflict, Count, Many, Transaction, to_json
 from holdfast.words.model import FINISHED, OUTCOMES, TRANSITIONS, Event, RunRow
 from holdfast.words.people import writable
 
@@ -115,7 +115,7 @@ class QueuedAppend:
                     self.steps += 1
             if "spent" in event.data:
                 self.spendings = (*self.spendings, Spending.of(event))
-            data = data_to_json(event.data) if event.data else None
+            data = to_json(event.data) if event.data else None
             self.rows.append((run, event.seq, kind, event.key, data, event.value, event.blob, epoch))
         self.next_seq = seq
         self.chunks = [chunk_row(run, epoch, piece) for piece in append.pieces] if append.pieces else ()

@@ -42,32 +42,6 @@ def to_json(value: object) -> str:
     return _ENCODER.encode(value) if _pieces is None else "".join(_pieces(value, 0))
 
 
-class _Names(dict[str, str]):
-    """The few names that the data of events has, as JSON with a colon."""
-
-    def __missing__(self, name: str) -> str:
-        self[name] = written = f"{_quote(name)}:"
-        return written
-
-
-_quote: Final = json.encoder.encode_basestring_ascii
-_names: Final = _Names()
-
-
-def data_to_json(data: dict[str, Any]) -> str:
-    """Write the data of an event as compact JSON. Nearly always all of it is texts and small numbers."""
-    pieces = []
-    for name, value in data.items():
-        kind = type(value)
-        if kind is str:
-            pieces.append(_names[name] + _quote(value))
-        elif kind is int:
-            pieces.append(_names[name] + repr(value))
-        else:
-            return to_json(data)
-    return "{" + ",".join(pieces) + "}"
-
-
 def listed(values: Iterable[str] | None) -> str | None:
     """Write a list as a parameter of a query; None stays None, which means any."""
     return None if values is None else to_json(list(values))

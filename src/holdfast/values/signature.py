@@ -308,7 +308,7 @@ class Bound:
             for place, parameter in self._parts.optional:
                 if place >= count and parameter.name not in self.by_keyword:
                     shown.append(parameter.default_shown)
-        return cut(", ".join([each for each in shown if each]), 120)
+        return cut(", ".join(filter(None, shown)), 120)
 
 
 def _joined(parts: _Parts, pieces: list[str]) -> tuple[str, str]:
