@@ -33,6 +33,7 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "start": ("start", "Start a run for the workers, and return at once."),
         "worker": ("worker", "Serve the agents of modules or files until stopped."),
         "serve": ("serve", "Serve the store over HTTP until stopped."),
+        "dev": ("dev", "Serve agents and the dashboard while you write them."),
         "demo": ("demo", "See an agent survive being killed."),
     },
     "Look": {

@@ -77,7 +77,7 @@ def serve(
     if path is not None and any(context.get_parameter_source(name) in named for name in ("host", "port")):
         raise click.UsageError("--socket is in the place of --host and --port: give one or the other")
     settings = Settings(deadline_s=seconds(deadline))
-    server = _server()
+    server = server_module()
     known = server.Limits.parse(limits)
     listen_to_logs(logging.WARNING)
     with server.listening(host, port, path) as listener:
@@ -85,7 +85,8 @@ def serve(
     return 0  # to be stopped is how a server ends
 
 
-def _server() -> Any:
+def server_module() -> Any:
+    """Import what serves, or say what is missing."""
     try:
         from holdfast.http import server
     except ModuleNotFoundError as error:
@@ -139,15 +140,20 @@ async def _invite(hf: Client, codes: Any, address: str) -> None:
             say(
                 f"This store had no token, and has one of {name} now; `holdfast token NAME` makes others, for programs."
             )
-    if _others_read():
+    if others_read():
         say(
             "For a link that opens a session in a browser, start it at a terminal: others may read what is written here."
         )
     else:
-        say(f"In a browser, once and within a minute: {address}/#code={codes.code(token.id)}")
+        say(f"In a browser, once and within a minute: {link_for(codes, address, token.id)}")
 
 
-def _others_read() -> bool:
+def link_for(codes: Any, address: str, token: str) -> str:
+    """Make the link that opens a session of a token, once and within a minute."""
+    return f"{address}/#code={codes.code(token)}"
+
+
+def others_read() -> bool:
     """Does what is said go to a file that other accounts may read, or to the journal of the system?"""
     try:
         found = os.fstat(sys.stderr.fileno())
