@@ -1,11 +1,14 @@
 """Following over HTTP: everything once and in order, shared by many, and with nothing kept for who is slow."""
 
 import asyncio
+import json
+import os
 import random
 
 import pytest
-from tests.http.site import followed, on_a_server
+from tests.http.site import followed, messages, on_a_server, served
 
+import holdfast
 from holdfast.http import follow
 from holdfast.http.follow import Followers, Source, Tail
 
@@ -216,3 +219,58 @@ async def test_followers_are_counted_and_bounded(site, monkeypatch):
 
 async def _all(found):
     return [each async for each in found]
+
+
+@holdfast.step
+async def wait_for(path: str) -> str:
+    while not await asyncio.to_thread(os.path.exists, path):
+        await asyncio.sleep(0.02)
+    return "there"
+
+
+@holdfast.agent
+async def waiter(path: str) -> str:
+    return await wait_for(path)
+
+
+async def test_open_calls_come_beside_a_history(store_url, tmp_path):
+    """What runs now is told to who looks and to who follows, without a place of its own; when it is over that is told too."""
+    async with served(store_url, agents=[waiter]) as site:
+        await site.start("waiter", str(tmp_path / "go"), id="w")
+        seen = []
+        async with asyncio.timeout(30):
+            headers = {"Accept": "text/event-stream"}
+            async with site.web.stream("GET", "/api/runs/w/events", headers=headers) as answer:
+                async for fields in messages(answer.aiter_lines()):
+                    seen.append(fields)
+                    if fields.get("event") == "open" and json.loads(fields["data"]):
+                        assert "id" not in fields
+                        (call,) = json.loads(fields["data"])
+                        shown = await site.get("/api/runs/w")
+                        assert shown["open"] == [call] and shown["now"] >= call["began"]
+                        assert (call["key"], call["name"], call["attempt"]) == ("wait_for#0", "wait_for", 1)
+                        (tmp_path / "go").touch()
+        assert [each.get("event") for each in seen if each.get("event") != "open"] == [None, None, "end"]
+        assert (await site.get("/api/runs/w"))["open"] == []
+
+
+async def test_a_board_has_one_reader_and_the_last_word():
+    """Whoever comes later is told the last word at once; when all are gone nobody reads."""
+    followers, words, reads = Followers(), asyncio.Queue(), []
+
+    async def read():
+        reads.append(1)
+        while True:
+            yield await words.get()
+
+    source = Source("a", Growing().read, ("open", read))
+    async with followers.beside(source) as one:
+        words.put_nowait([1])
+        assert await one.newer(0) == (1, b"event: open\ndata: [1]\n\n")
+        async with followers.beside(source) as other:
+            assert other is one and await other.newer(0) == await one.newer(0)
+        words.put_nowait([])
+        assert (await one.newer(1))[1].endswith(b"[]\n\n")
+    assert reads == [1] and not followers._boards
+    async with followers.beside(Source("b", Growing().read)) as none:
+        assert none is None

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from holdfast.client import sessions
 from holdfast.client.approvals import Approval, Room
 from holdfast.client.bundles import Bundle, Judgement, add_decisions, judged, new_decisions, read
+from holdfast.client.calls import OpenCall
 from holdfast.client.client import Client, open, store_for
 from holdfast.client.conversations import Message
 from holdfast.client.history import value_text
@@ -36,6 +37,8 @@ from holdfast.errors import NotAllowed, StoreUnavailable, UnknownRun
 from holdfast.store.approvals import QuestionAges, check_allowed
 from holdfast.store.blobs import unspilled
 from holdfast.store.bundles import Import
+from holdfast.store.calls import news_of
+from holdfast.store.changes import News
 from holdfast.store.contract import Ailment
 from holdfast.store.runs import Census
 from holdfast.store.store import Store
@@ -227,6 +230,18 @@ class Edge:
         """List unfinished runs that are due, paused or left by their worker, the longest due first."""
         store = self._hf.store
         return Overdue(await store.stuck(0, limit=limit), await store.agents(), await store.queues_taken(), self.now())
+
+    async def open_calls_of(self, run: str) -> AsyncIterator[list[OpenCall]]:
+        """Tell which calls of a run are open, now and whenever that changes, for as long as somebody wants to know."""
+        told: list[OpenCall] | None = None
+        with self._hf._listening(news_of(run), News.GREW) as heard:
+            while True:
+                heard.clear()
+                now = await self._hf.get(run).open_calls()
+                if now != (told or []):
+                    told = now
+                    yield now
+                await self._hf._pause_for(heard)
 
     async def untaken(self, row: RunRow) -> list[Signal]:
         """List what came to a run since a worker last took from its inbox."""

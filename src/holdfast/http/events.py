@@ -118,7 +118,8 @@ async def listed(call: Call[Which, None]) -> Any:
         events = [event async for event in found]
         return Events(events, events[-1].seq + 1 if events else query.after)
     key = (run.id, tuple(query.kinds), query.key, query.q, query.dropped)
-    return await read_or_follow(call, Events, run, Source(("events", *key), read), query.after)
+    source = Source(("events", *key), read, ("open", lambda: Edge(call.hf).open_calls_of(run.id)))
+    return await read_or_follow(call, Events, run, source, query.after)
 
 
 async def of_all(call: Call[OfAll, None]) -> Any:

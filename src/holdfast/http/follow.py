@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from holdfast.client.documents import json_bytes
+from holdfast.errors import HoldfastError
 from holdfast.http.connections import KEY, Connection, Guest
 from holdfast.http.errors import Refused, problem
 
@@ -39,6 +40,8 @@ class Source:
 
     key: Hashable
     read: Callable[[int, bool], AsyncGenerator[tuple[int, Any], None]]
+    # Its name and documents: what is told beside the items and has no place among them. Who follows gets the last one first.
+    beside: tuple[str, Callable[[], AsyncIterator[Any]]] | None = None
 
     async def messages(self, after: int, *, follow: bool) -> AsyncGenerator[Message, None]:
         """Read its items as messages."""
@@ -120,6 +123,35 @@ class Tail:
             await self._reading
 
 
+class Board:
+    """The last word of what is told beside a source, read once for all who follow it. Nobody needs the words before it."""
+
+    def __init__(self, name: str, read: Callable[[], AsyncIterator[Any]]) -> None:
+        self.users = self._count = 0
+        self._last = b""
+        self._news = asyncio.Event()
+        self._reading = asyncio.get_running_loop().create_task(self._read(name.encode(), read))
+
+    async def _read(self, name: bytes, read: Callable[[], AsyncIterator[Any]]) -> None:
+        with contextlib.suppress(HoldfastError):  # what is wrong with the source is told by the source
+            async for document in read():
+                self._last, self._count = b"event: %b\ndata: %b\n\n" % (name, json_bytes(document)), self._count + 1
+                self._news.set()
+                self._news = asyncio.Event()
+
+    async def newer(self, seen: int) -> tuple[int, bytes]:
+        """Wait for a word behind those that were seen; returns it with its number."""
+        while self._count <= seen:
+            await self._news.wait()
+        return self._count, self._last
+
+    async def close(self) -> None:
+        """Read no more."""
+        self._reading.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._reading
+
+
 class Followers:
     """All who follow something at this server."""
 
@@ -128,6 +160,7 @@ class Followers:
         self.count = 0
         self._here: dict[str, dict[asyncio.Event, None]] = {}  # by token, the oldest first: what ends each
         self._tails: dict[Hashable, Tail] = {}
+        self._boards: dict[Hashable, Board] = {}
         self._reading = asyncio.Semaphore(_READING)
         self._looking: dict[Hashable, asyncio.Task[Refused]] = {}
         self._waiting: Counter[Hashable] = Counter()
@@ -180,6 +213,24 @@ class Followers:
                 if self._tails.get(source.key) is tail:
                     del self._tails[source.key]
                 await tail.close()
+
+    @contextlib.asynccontextmanager
+    async def beside(self, source: Source) -> AsyncIterator[Board | None]:
+        """Share the board of a source, if it has one."""
+        if source.beside is None:
+            yield None
+            return
+        board = self._boards.get(source.key)
+        if board is None:
+            board = self._boards[source.key] = Board(*source.beside)
+        board.users += 1
+        try:
+            yield board
+        finally:
+            board.users -= 1
+            if not board.users:
+                del self._boards[source.key]
+                await board.close()
 
     @contextlib.contextmanager
     def counted(self, token: str) -> Iterator[asyncio.Event]:
@@ -254,7 +305,8 @@ class _Followed(Response):
                 await _send(send, _COME_BACK)
                 async with (
                     self._followers.watched(self._allowed) as lost,
-                    contextlib.aclosing(self._pieces(connection, lost, leaving)) as pieces,
+                    self._followers.beside(self._source) as board,
+                    contextlib.aclosing(self._pieces(connection, lost, leaving, board)) as pieces,
                 ):
                     async for piece in pieces:
                         await _send(send, piece)
@@ -266,12 +318,19 @@ class _Followed(Response):
                 each.cancel()
 
     async def _pieces(
-        self, connection: Connection | Guest, lost: asyncio.Task[Refused], leaving: list[asyncio.Task[Any]]
+        self,
+        connection: Connection | Guest,
+        lost: asyncio.Task[Refused],
+        leaving: list[asyncio.Task[Any]],
+        board: Board | None,
     ) -> AsyncGenerator[bytes, None]:
         """Send what comes, a sign of life now and then, and at the end how it ended; nothing more when the reader is to leave."""
         coming: AsyncGenerator[Message, None] | None = None
         next_piece: asyncio.Future[Message | None] | None = None
+        next_word: asyncio.Future[tuple[int, bytes]] | None = None
         try:
+            if board is not None:
+                next_word = asyncio.ensure_future(board.newer(0))
             while True:
                 if connection.is_full:
                     if coming is not None:  # what it holds is read again for a reader that comes to it
@@ -284,11 +343,17 @@ class _Followed(Response):
                     coming = self._followers.follow(self._source, self._after)
                 if next_piece is None:
                     next_piece = asyncio.ensure_future(anext(coming, None))
-                await _first(next_piece, lost, *leaving, within_s=_SIGN_OF_LIFE_S)
+                words = [] if next_word is None else [next_word]
+                await _first(next_piece, lost, *words, *leaving, within_s=_SIGN_OF_LIFE_S)
                 if any(each.done() for each in leaving):
                     return
                 if lost.done():
                     raise lost.result()
+                if board is not None and next_word is not None and next_word.done():
+                    seen, word = next_word.result()
+                    next_word = asyncio.ensure_future(board.newer(seen))
+                    yield word
+                    continue
                 if not next_piece.done():
                     yield b":\n\n"
                     continue
@@ -303,6 +368,8 @@ class _Followed(Response):
         except Exception as error:  # noqa: BLE001 - the headers are sent; what is left is to say it in the stream
             yield b"event: problem\ndata: %b\n\n" % json_bytes(problem(error)[1])
         finally:
+            if next_word is not None:
+                next_word.cancel()
             if next_piece is not None:
                 next_piece.cancel()
                 with contextlib.suppress(asyncio.CancelledError, Exception):

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, Literal
 
 from pydantic import Field, StrictInt
 
+from holdfast.client.calls import OpenCall
+from holdfast.client.edge import Edge
 from holdfast.client.forks import ForkInfo
 from holdfast.client.info import AgentInfo, RunInfo
 from holdfast.client.run import Run
@@ -18,6 +21,7 @@ from holdfast.http.events import PAGE, Behind, read_or_follow
 from holdfast.http.follow import Source
 from holdfast.http.routes import Answer, Call, Input, Moment, Nothing
 from holdfast.words.budget import Budget
+from holdfast.words.durations import moment
 from holdfast.words.model import FINISHED, Status
 
 # What is taken
@@ -125,6 +129,8 @@ class WholeRun:
     run: RunInfo
     arguments: dict[str, Any]
     streams: list[StreamInfo]
+    open: list[OpenCall]
+    now: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +201,9 @@ async def _told(run: Run[Any]) -> OneRun:
 
 async def shown(call: Call[Nothing, None]) -> WholeRun:
     run = call.hf.get(call["id"])
-    return WholeRun(await run.info(), await run.arguments(), await run.streams())
+    info = await run.info()
+    told = await run.arguments(), await run.streams(), await run.open_calls()
+    return WholeRun(info, *told, moment(Edge(call.hf).now()))
 
 
 async def result(call: Call[Within, None]) -> Result | Answer:
