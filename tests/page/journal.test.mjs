@@ -119,3 +119,11 @@ test("ten thousand events are folded in less than a second", () => {
   assert.equal(journal.calls, 10_000);
   assert.ok(took < 800, `${took.toFixed(0)} ms`);
 });
+
+test("a run that was torn before its first record began when a worker took it", () => {
+  const journal = new Journal();
+  journal.startedAt = at(1);
+  journal.add({ seq: 0, kind: "run.interrupted", key: null, data: { owner: "fox", epoch: 1, by: "owl", how: "dead" }, at: at(5), epoch: 2 });
+  assert.deepEqual([journal.tears[0].from - T0, journal.tears[0].to - T0], [1000, 5000]);
+  assert.deepEqual(journal.carriers.map((each) => [each.owner, each.from - T0, each.ends]), [["fox", 1000, "killed"], ["owl", 5000, "now"]]);
+});

@@ -5,6 +5,7 @@ import { h, path, s, swap } from "../dom.js";
 import { chip, choice, ghosts, icon, meter, problem, runLink, sentence, standing } from "../parts.js";
 import { age, bytes, count, happens, many, minute, ms, now, seconds, spoken, stands } from "../say.js";
 import { styled } from "../sheets.js";
+import { worker as workerName } from "./run/rows.js";
 import { between, edge, moved, path as line } from "./run/torn.js";
 
 const EVERY_MS = 5000, HIGH = 38, HOUR = 3_600_000;
@@ -102,10 +103,12 @@ export function open(context) {
     return each.how === "drained" ? standing("completed", "drained") : h("span.standing.off", icon("tear"), h("span", each.how === "lease" ? "stopped answering" : "killed"));
   }
 
+  const same = (each) => [...told.workers, ...told.lost].find((other) => other.id !== each.id && workerName(other.id) === workerName(each.id))?.id ?? null;
+
   function workersPanel() {
     const all = lanes(), alive = told.workers.length, gone = all.length - alive, spanWords = SPANS.find(([id]) => Number(id) === span)[1];
     const rows = all.map((each) => h("a.worker", { href: path("fleet", each.id), class: each.alive ? each.state : "gone", data: { row: "1" } },
-      h("div.worker-name", h("span.mono.strong.cut", { title: each.id }, each.id), h("span.dim", each.version ?? "", each.queues?.length && each.queues.join() !== "default" ? ` · ${each.queues.join(", ")}` : "")),
+      h("div.worker-name", h("span.mono.strong.cut", { title: each.id }, workerName(each.id, same(each))), h("span.dim", each.version ?? "", each.queues?.length && each.queues.join() !== "default" ? ` · ${each.queues.join(", ")}` : "")),
       h("div.worker-state", state(each), h("span.dim", each.alive ? `${age(each.seen_at)} ago` : minute(each.to))),
       h("div.worker-load", each.limit ? [meter((each.running ?? 0) / each.limit, { label: `${each.running} of ${each.limit}` }), h("span", count(each.running ?? 0), h("span.dim", ` / ${count(each.limit)}`))] : h("span.dim", "–"))));
     return h("section.panel.workers",

@@ -90,10 +90,10 @@ export function open(context) {
   let navStamp = "";
   function drawNav() {
     const items = [["timeline", "Timeline"], ...(talks(model) ? [["conversation", "Conversation"]] : []), ["journal", "Journal", count(model.info.events ?? model.journal.next)], ["data", "Data"], ["streams", "Streams", model.streams.length ? String(model.streams.length) : undefined], ["audit", "Audit"]];
-    const stamp = JSON.stringify([items, tab, view.trueTime]);
+    const stamp = JSON.stringify([items, tab, view.trueTime, Boolean(model.outline)]);
     if (stamp === navStamp) return;
     navStamp = stamp;
-    const tools = tab === "timeline" && !narrow ? h("div.tools", h("div.mini-find", icon("filter"), find), choice([["folded", "Folded"], ["true", "True time"]], view.trueTime ? "true" : "folded", (to) => time(to === "true"), "Time")) : null;
+    const tools = tab === "timeline" && !narrow ? h("div.tools", model.outline ? null : h("div.mini-find", icon("filter"), find), choice([["folded", "Folded"], ["true", "True time"]], view.trueTime ? "true" : "folded", (to) => time(to === "true"), "Time")) : null;
     const focused = document.activeElement === find;
     swap(nav, tabs(items, tab, (to) => go(to === "timeline" ? path("runs", id) : path("runs", id, to)), "Parts of the run"), tools);
     if (focused) find.focus();
@@ -107,12 +107,11 @@ export function open(context) {
     streams: async () => (await import("./run/streams.js")).streams(model, params.stream, acts),
     audit: async () => (await import("./run/deeds.js")).deeds(model),
     phone: async () => (await import("./run/phone.js")).phone(model, view, acts),
-    outline: async () => withSide((await import("./run/outline.js")).outline(model, view, acts), true),
     timeline: async () => withSide(timeline(model, view, acts), true),
   };
   let bodyOf = "";
   function drawBody() {
-    const wanted = tab === "timeline" && narrow ? "phone" : tab === "timeline" && model.outline ? "outline" : tab;
+    const wanted = tab === "timeline" && narrow ? "phone" : tab;
     if (bodyOf !== wanted) {
       bodyOf = wanted;
       body?.close();
@@ -169,12 +168,12 @@ export function open(context) {
     if (row.sort === "dropped") view.dropped = !view.dropped;
     else if (row.sort === "rest") view.opened.add(row.key);
     else {
-      const set = row.sort === "many" || row.sort === "child" || row.group === undefined && row.fold ? view.opened : view.closed;
+      const set = row.sort === "many" || row.sort === "child" || row.fold ? view.opened : view.closed;
       if (set.has(row.key)) set.delete(row.key);
       else set.add(row.key);
       if (row.call?.child && view.opened.has(row.key)) model.open(row.call.child);
+      if (row.sort === "branch" && row.opens && !model.outline.under?.has(row.opens)) model.readOutline(row.opens).then(schedule);
     }
-    acts.opened?.(row);
     schedule();
   }
 

@@ -84,6 +84,11 @@ export function axis({ width, from, to, folds: folded = [], tears = [], end = 0 
 function spread(parts, width) {
   const flows = parts.filter((part) => part.sort === "flow");
   for (const part of parts) part.wide = part.sort === "fold" ? FOLD : part.sort === "tear" ? TEAR : 0;
+  if (!flows.length) {
+    // Nobody has worked yet: the wait has all the room.
+    const folds = parts.filter((part) => part.sort === "fold"), more = width - parts.reduce((sum, part) => sum + part.wide, 0);
+    for (const part of folds) part.wide += Math.max(more, 0) / folds.length;
+  }
   const fixed = parts.reduce((sum, part) => sum + part.wide, 0);
   const least = flows.length > 1 ? LEAST_FLOW : 0;
   let room = Math.max(width - fixed, flows.length * LEAST_FLOW);

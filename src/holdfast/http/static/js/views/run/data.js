@@ -1,17 +1,11 @@
 // What a run was given, what it came to, and the states it stored on the way, each with what changed since the one before.
 
 import { read } from "../../api.js";
-import { lines, readable } from "../../difference.js";
+import { diff } from "../../diff.js";
+import { readable } from "../../difference.js";
 import { h, path, swap } from "../../dom.js";
 import { copied, facts, ghosts, icon, problem, tree, value } from "../../parts.js";
-import { bytes, clock, many } from "../../say.js";
-
-/** A difference by line. */
-export function diff(before, after) {
-  const found = lines(readable(before), readable(after));
-  if (!found.some(([sign]) => sign === "+" || sign === "-")) return h("p.dim", "the same as before");
-  return h("div.diff", found.slice(0, 400).map(([sign, text]) => (sign === "…" ? h("p.diff-skip", many(text, "line")) : h("div.diff-line", { class: sign === "+" ? "add" : sign === "-" ? "del" : "" }, h("span.sign", sign === "=" ? " " : sign), h("span", text)))));
-}
+import { bytes, clock } from "../../say.js";
 
 export function data(model) {
   const result = h("div"), stored = h("div"), element = h("div.data-cols");
@@ -52,7 +46,7 @@ export function data(model) {
         swap(inside, ghosts(2));
         const [own, last] = await Promise.all([model.value(each.seq), before ? model.value(before.seq) : null]);
         if (own.error) return void swap(inside, problem(own.error));
-        swap(inside, last && !last.error ? h("section", h("h3", `Since checkpoint ${before.era}`), diff(last.value, own.value)) : null, h("section", h("h3", "State"), value(own.value ?? null)));
+        swap(inside, last && !last.error ? h("section", h("h3", `Since checkpoint ${before.era}`), readable(last.value) === readable(own.value) ? h("p.dim", "the same") : diff(readable(last.value), readable(own.value), "What changed")) : null, h("section", h("h3", "State"), value(own.value ?? null)));
       };
       const made = h("details", { ontoggle: (event) => event.target.open && open() }, h("summary", h("span.strong", `Checkpoint ${each.era ?? ""}`), h("span.dim.mono", `seq ${each.seq}`), h("span.dim", clock(each.at)), each.size === null || each.size === undefined ? null : h("span.dim", bytes(each.size)), h("a.link", { href: path("runs", model.id, "journal", { at: each.seq }) }, "journal")), inside);
       if (nth === 0) {

@@ -7,7 +7,7 @@ import { button, copied, facts, icon, moment, problem, runLink, standing, tree, 
 import { bytes, clock, count, cost, dollars, many, ms, people, spoken, tokens } from "../../say.js";
 import { get, may } from "../../store.js";
 import { between, edge, moved, path as line } from "./torn.js";
-import { brief, named, resolved, took } from "./rows.js";
+import { brief, named, resolved, took, worker } from "./rows.js";
 import { streamText } from "./streams.js";
 
 const SORTS = { step: "Step", model: "Model call", timer: "Wait", question: "Question", child: "Child run", branch: "Branch" };
@@ -40,6 +40,7 @@ export function details(model, chosen, acts) {
       closes = close;
       fill(SORTS[found.call.sort] ?? "Call", inside);
     } else if (found.row) fill("Calls", manyPanel(model, found.row, acts));
+    else if (found.step) fill("Call", stepPanel(model, found.step, acts));
     else if (found.seq !== undefined) fill("Event", eventPanel(model, found.seq, acts));
     else fill("The run", overview(model, acts));
   }
@@ -62,12 +63,13 @@ function find(model, at) {
     const call = nested.journal.call(at);
     if (call) return { call, run, journal: nested.journal };
   }
-  return { row: at };
+  return model.outline && at.includes("#") && !at.includes("/tried again/") && !at.includes("/slowest/") ? { step: at } : { row: at };
 }
 
 function stampOf(model, found) {
   if (found.call) return `${found.call.seq} ${found.call.state} ${found.call.began} ${isOpen(found.call) ? Math.floor(model.now() / 1000) : ""}`;
   if (found.tear) return `${found.tear.seq} ${model.journal.events}`;
+  if (found.step) return found.step;
   return found.seq !== undefined ? `${found.seq}` : `${model.journal.changes} ${model.info?.status} ${model.info?.updated_at}`;
 }
 
@@ -135,7 +137,7 @@ function openStream(model, call) {
 
 function attempts(call, now) {
   const all = [...(call.tries ?? [])];
-  if (call.began !== null && (!all.length || call.began >= all.at(-1).ended || call.probed)) {
+  if (call.began !== null && (!all.length || call.began > all.at(-1).began || call.probed)) {
     all.push({ n: call.attempts, began: call.probed ? call.ended : call.began, ended: call.ended, how: call.probed ? "probed" : call.state === "done" ? "done" : call.state === "failed" ? "failed" : call.state === "cancelled" ? "cancelled" : "running", error: call.state === "failed" ? (call.remarks?.at(-1)?.text ?? "") : null });
   }
   return h("section", h("h3", "Attempts"), h("ol.attempts", all.map((each) => h("li", { class: each.how },
@@ -185,11 +187,10 @@ function splice(tear) {
   const wide = 320, mid = 146, gap = 28, top = 18, bottom = 62;
   const left = edge(mid, top, bottom, { seed: tear.seq, tooth: 5 }), right = moved(left, gap);
   const text = (x, y, anchor, said, name = "") => s(`text${name}`, { x, y, "text-anchor": anchor }, said);
-  const short = (owner) => (owner && owner.length > 20 ? `${owner.slice(0, 9)}…${owner.slice(-9)}` : (owner ?? "another"));
   return s("svg.splice", { viewBox: `0 0 ${wide} 64`, role: "img", "aria-label": `${tear.owner ?? "a process"} until ${clock(tear.from)}, ${tear.by ?? "another"} from ${clock(tear.to)}` },
     s("path.strip", { d: between([[0.5, top], [0.5, bottom]], left) }), s("path.strip.new", { d: between(right, [[wide - 0.5, top], [wide - 0.5, bottom]]) }),
     s("path.rip", { d: line(left) }), s("path.rip", { d: line(right) }), s("path.held", { d: `M0 40.5H${wide}` }),
-    text(12, 34, "start", short(tear.owner ?? "a process"), ".name"), text(wide - 12, 34, "end", short(tear.by), ".name"), text(12, 55, "start", clock(tear.from, true)), text(wide - 12, 55, "end", clock(tear.to, true)),
+    text(12, 34, "start", worker(tear.owner, tear.by) ?? "a process", ".name"), text(wide - 12, 34, "end", worker(tear.by, tear.owner) ?? "another", ".name"), text(12, 55, "start", clock(tear.from, true)), text(wide - 12, 55, "end", clock(tear.to, true)),
     text(mid + gap / 2, 11, "middle", spoken(tear.to - tear.from), ".name"));
 }
 
@@ -201,10 +202,10 @@ function tearPanel(model, tear, acts) {
   const item = (number, strong, dim, calls = [], kind = "") => h("li", { class: kind }, h("b", count(number)), h("div", h("span.strong", strong), dim && h("p.dim", dim), calls.slice(0, 6).map(callLine), calls.length > 6 ? h("p.dim", `and ${count(calls.length - 6)} more`) : null));
   return [
     head("tear", "Interruption", tear.seq, linkTo(model.id, String(tear.seq))),
-    h("h2.side-title", h("span.nowrap", tear.owner ?? "Its process"), tear.how === "lease" ? " stopped answering. " : tear.how === "dead" ? " was killed. " : " was gone. ", h("span.nowrap", tear.by ?? "Another"), " went on after ", h("span.nowrap", `${spoken(tear.to - tear.from)}.`)),
+    h("h2.side-title", h("span.nowrap", { title: tear.owner }, worker(tear.owner, tear.by) ?? "Its process"), tear.how === "lease" ? " stopped answering. " : tear.how === "dead" ? " was killed. " : " was gone. ", h("span.nowrap", { title: tear.by }, worker(tear.by, tear.owner) ?? "Another"), " went on after ", h("span.nowrap", `${spoken(tear.to - tear.from)}.`)),
     splice(tear),
     h("ul.ledger",
-      item(tear.readBack, tear.readBack === 1 ? "result was read back" : "results were read back", tear.since === null ? "none was run again or paid twice" : `since checkpoint ${tear.since}; none was run again or paid twice`),
+      tear.readBack === null ? null : item(tear.readBack, tear.readBack === 1 ? "result was read back" : "results were read back", tear.since === null ? "none was run again or paid twice" : `since checkpoint ${tear.since}; none was run again or paid twice`),
       again.length ? item(again.length, known ? `${again.length === 1 ? "call was" : "calls were"} in the middle` : `${again.length === 1 ? "call" : "calls"} had no result yet`, known ? "run again, each with the same idempotency key" : "what was begun of them ran again, each with the same idempotency key", again) : item(0, "calls had to run again", null),
       doubt.length ? item(doubt.length, doubt.length === 1 ? "was in doubt" : "were in doubt", [...new Set(doubt.map((call) => resolved(call).join("")))].filter(Boolean).join("; "), doubt, "doubt") : item(0, "in doubt", "every effect is known")),
     facts(
@@ -230,9 +231,22 @@ function eventPanel(model, seq, acts) {
   return [head("note", "Event", seq, linkTo(model.id, String(seq))), into, h("footer.side-foot", h("span.gap"), button("Journal here", { kind: "small", onclick: () => acts.where("journal", seq) }))];
 }
 
+/** A call of a huge run, which the page does not have. */
+function stepPanel(model, key, acts) {
+  const into = h("div.result", h("p.dim", "…"));
+  model.step(key).then((found) => {
+    if (found.error) return void swap(into, problem(found.error));
+    const { step } = found, long = ms(step.ended_at) === null ? null : ms(step.ended_at) - ms(step.began_at);
+    swap(into, h("h2.side-title", h("code", step.name), h("span.dim", ` ${brief(step.input ?? "")}`)), h("p.side-line", standing(step.status, long === null ? undefined : `${step.status} in ${spoken(long)}`), step.attempts > 1 ? h("span.stop-ink", `${step.attempts} attempts`) : null),
+      step.failures?.length ? h("ul.remarks", step.failures.map((each) => h("li.bad", each))) : null, step.error ? h("p.bad-ink", step.error) : found.result === null ? null : h("section", h("h3", "Result"), value(found.result)),
+      facts(["Key", h("code.cut", { title: key }, key)], ["Began", moment(step.began_at, clock(step.began_at, true))], step.worker ? ["Worker", h("span.mono", step.worker)] : null));
+  });
+  return [head("step", "Call", null, linkTo(model.id, key)), into, h("footer.side-foot", h("span.gap"), button("Journal", { kind: "small", onclick: () => acts.where("journal", "") }))];
+}
+
 function manyPanel(model, key, acts) {
   const row = acts.rowOf(key);
-  if (!row) return overview(model, acts);
+  if (!row || row.buckets) return row ? groupPanel(model, row, key) : overview(model, acts);
   const calls = row.calls ?? row.group ?? row.call?.items ?? [], now = model.now();
   const leaves = calls.flatMap((call) => (call.items ? [...model.journal.each(call.items)].filter((each) => !each.items) : [call]));
   const spans = leaves.filter((call) => call.began !== null && call.ended !== null).map((call) => call.ended - call.began).sort((one, other) => one - other);
@@ -243,6 +257,8 @@ function manyPanel(model, key, acts) {
     facts(["Calls", count(leaves.length)], ["In all", took(row, now)], spans.length ? ["Median", spoken(spans[spans.length >> 1])] : null, spans.length ? ["Slowest", spoken(spans.at(-1))] : null, failed ? ["Failed", h("span.bad-ink", count(failed))] : null, leaves.some(isOpen) ? ["Run now", count(leaves.filter(isOpen).length)] : null, spent ? ["Spent", dollars(spent)] : null),
   ];
 }
+
+const groupPanel = (model, row, key) => [head(row.sort === "branch" ? "branch" : "stack", "Calls of one name", null, linkTo(model.id, key)), h("h2.side-title", h("code", row.name), h("span.dim", ` ${row.note}`)), facts(["In all", spoken(row.span[1] - row.span[0])], row.failed ? ["Failed", h("span.bad-ink", count(row.failed))] : null, row.running ? ["Run now", count(row.running)] : null)];
 
 function overview(model, acts) {
   const { info } = model, plan = planOf(model), labels = Object.entries(info.labels ?? {});

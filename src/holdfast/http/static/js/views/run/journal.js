@@ -98,6 +98,7 @@ export class Journal {
     this.retries = []; // [{seq, by, cut, count}]
     this.progress = null;
     this.plan = null; // {done, total, text, items}
+    this.startedAt = null; // when a worker first took the run, if that is known: its row says it, not its events
     this.firstAt = null;
     this.lastAt = null;
     this.ended = null; // {kind, at, error} once the run is over
@@ -172,7 +173,7 @@ export class Journal {
   /** When the agent asked for a call, as far as that is known: the moment of the last outcome that it had seen. */
   askedAt(call) {
     if (call.asked === null) return null;
-    return call.asked > 0 ? (this.outcomesAt[call.asked - 1] ?? null) : this.firstAt;
+    return call.asked > 0 ? (this.outcomesAt[call.asked - 1] ?? null) : (this.startedAt ?? this.firstAt);
   }
 
   /** The calls that had been asked for and had no outcome when the run was torn: they ran after it, with the same keys. */
@@ -337,6 +338,7 @@ export class Journal {
     const { data, epoch } = event, tear = event.kind === "run.interrupted";
     const last = this.carriers[this.carriers.length - 1];
     const worker = tear ? (data.by ?? null) : (data.worker ?? null);
+    if (tear && !last && this.startedAt !== null) this.carriers.push({ owner: data.owner ?? null, epoch: data.epoch ?? null, from: this.startedAt, to: this.lastAt ?? this.startedAt, ends: "killed" });
     if (tear && last && last.ends !== "killed") {
       last.ends = "killed";
       last.to = this.lastAt ?? last.to;
@@ -356,7 +358,7 @@ export class Journal {
 
   /** How bodies that were going when the process went ended: nobody knows more than the journal does. */
   _tear(event) {
-    const { data } = event, from = this.lastAt ?? event.at;
+    const { data } = event, from = this.lastAt ?? this.startedAt ?? event.at;
     const tear = {
       seq: event.seq, from, to: Math.max(event.at, from), owner: data.owner ?? null, by: data.by ?? null, how: data.how ?? null, epoch: data.epoch ?? null,
       lost: [], doubt: [], outcomes: this.outcomesAt.length, readBack: this._readBack, since: this.checkpoints.length ? this.checkpoints[this.checkpoints.length - 1].era : null,

@@ -5,9 +5,9 @@ import { path } from "../../dom.js";
 import { Journal } from "./journal.js";
 import { follow } from "../../live.js";
 import { get, set } from "../../store.js";
-import { now } from "../../time.js";
+import { ms, now } from "../../time.js";
 
-const PAGE = 1000, SLICE_MS = 5, AGAIN_MS = 1500, LOOK_MS = 30_000, KEPT = 50;
+const PAGE = 1000, SLICE_MS = 5, AGAIN_MS = 1500, LOOK_MS = 30_000, OUTLINE_MS = 5000, KEPT = 50, TEARS = 20;
 export const HUGE = 5000; // events; above it the server folds, and the page reads only what is looked at
 const FINISHED = new Set(["completed", "failed", "cancelled", "moved"]);
 const RARE = ["run", "approval", "budget", "checkpoint", "foreign", "message", "note", "timer", "child", "plan", "progress"]; // what is read of a huge run besides its outline
@@ -19,6 +19,7 @@ export class Run {
     this.following = null;
     this.timer = 0;
     this.looks = 0;
+    this.outlining = null;
   }
 
   now() {
@@ -43,8 +44,10 @@ export class Run {
     }
     this.told(answer.data);
     this.changed("info");
-    if ((this.info.events ?? 0) > HUGE && (await this.readOutline())) await this.pages(RARE);
-    else await this.pages();
+    if ((this.info.events ?? 0) > HUGE && (await this.readOutline())) {
+      await this.pages(RARE);
+      await this.mend();
+    } else await this.pages();
     if (this.closed) return;
     this.whole = true;
     this.showOpen(answer.data.open);
@@ -56,6 +59,7 @@ export class Run {
   /** Take in what the server says of the run itself. */
   told(data) {
     this.info = data.run;
+    this.journal.startedAt = ms(data.run.started_at);
     this.arguments = data.arguments ?? this.arguments;
     this.streams = data.streams ?? this.streams;
     this.problem = null;
@@ -99,9 +103,27 @@ export class Run {
   async readOutline(under = null) {
     const answer = await read(this.url("outline", { buckets: 240, under }));
     if (!answer.ok || this.closed) return false;
-    if (under === null) this.outline = answer.data;
-    else (this.outline.under ??= new Map()).set(under, answer.data);
+    if (under === null) this.outline = { ...answer.data, under: this.outline?.under ?? new Map() };
+    else this.outline.under.set(under, answer.data);
     return true;
+  }
+
+  /** Of a huge run only some events are read: what stood before a tear is looked up, and who carried it is told by its tears. */
+  async mend() {
+    const { tears } = this.journal, began = ms(this.info.started_at) ?? ms(this.info.created_at);
+    await Promise.all(tears.slice(-TEARS).map(async (tear) => {
+      const answer = await read(this.url("events", { before: tear.seq, limit: 1 }));
+      if (answer.ok && answer.data.events.length) tear.from = ms(answer.data.events[0].at);
+      tear.readBack = null;
+    }));
+    this.journal.carriers = [...tears, null].map((tear, nth) => ({ owner: tear?.owner ?? tears[nth - 1]?.by ?? this.info.worker, epoch: tear?.epoch ?? null, from: tears[nth - 1]?.to ?? began, to: tear?.from ?? ms(this.info.finished_at) ?? this.journal.lastAt ?? began, ends: tear ? "killed" : "now" }));
+  }
+
+  outlineSoon() {
+    this.outlining ??= setTimeout(async () => {
+      this.outlining = null;
+      if (!document.hidden && !this.closed && (await this.readOutline())) this.changed("events");
+    }, OUTLINE_MS);
   }
 
   followOn() {
@@ -127,6 +149,7 @@ export class Run {
     if (event.kind === "run.retried") return this.reopen(); // what it took out is told by the pages alone
     this.journal.add(event);
     if (event.kind.startsWith("child.")) this.family();
+    if (this.outline) this.outlineSoon();
     this.soon(event.kind.startsWith("run.") ? 0 : AGAIN_MS);
   }
 
@@ -213,6 +236,7 @@ export class Run {
     this.closed = true;
     clearTimeout(this.timer);
     clearTimeout(this.looks);
+    clearTimeout(this.outlining);
     this.following?.close();
     set({ line: { ...get("line"), how: "live" } });
   }

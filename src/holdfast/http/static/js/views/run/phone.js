@@ -6,7 +6,7 @@ import { isOpen } from "./journal.js";
 import { icon } from "../../icons.js";
 import { day, many, minute, ms, spoken } from "../../say.js";
 import { between, edge, lying, moved, path } from "./torn.js";
-import { named, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
+import { named, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked, worker } from "./rows.js";
 
 const SIGNS = { step: "step", model: "model", timer: "clock", question: "person", child: "child", branch: "branch", many: "stack", dropped: "undo" };
 const MOST = 200;
@@ -17,9 +17,8 @@ export function across(tear, onclick) {
   const gone = tear.how === "lease" ? "stopped answering" : tear.how === "dead" ? "was killed" : "was gone";
   return h(onclick ? "button.across" : "div.across", { type: onclick ? "button" : undefined, onclick, "aria-label": tearSentence(tear), role: onclick ? undefined : "separator" },
     s("svg", { viewBox: "0 0 2400 46", preserveAspectRatio: "xMinYMid slice", "aria-hidden": "true" }, s("path.gap", { d: between(top, bottom) }), s("path.rip", { d: path(top) }), s("path.rip", { d: path(bottom) })),
-    h("span", { "aria-hidden": "true" }, icon("tear"), h("b", `${short(tear.owner) ?? "its process"} ${gone}`), h("span.across-on", `${short(tear.by) ?? "another"} went on after ${spoken(tear.to - tear.from)}`)));
+    h("span", { "aria-hidden": "true" }, icon("tear"), h("b", `${worker(tear.owner, tear.by) ?? "its process"} ${gone}`), h("span.across-on", `${worker(tear.by, tear.owner) ?? "another"} went on after ${spoken(tear.to - tear.from)}`)));
 }
-const short = (name) => (name && name.length > 14 ? `${name.slice(0, 8)}…` : name);
 
 /** A pleated strip: how long it waited, and for what. */
 export const pleated = (fold, carried = false) => h("div.dw-fold", icon(fold.why), h("span", h("b", spoken(fold.to - fold.from)), ` ${fold.text}`), carried ? null : h("span.dim", "no process"));

@@ -155,6 +155,7 @@ export function endOf(call, now) {
 
 /** The time of a row from its first beginning to its last end. */
 export function spanOf(row, now) {
+  if (row.span !== undefined) return row.span ?? [Infinity, -Infinity];
   const calls = row.group ?? row.calls ?? [row.call];
   return [calls.reduce((least, call) => Math.min(least, startOf(call)), Infinity), calls.reduce((most, call) => Math.max(most, endOf(call, now)), -Infinity)];
 }
@@ -189,7 +190,8 @@ export function brief(input) {
 /** How long it took, or takes: of its last attempt; nothing for what has no time of its own. */
 export function took(row, now) {
   if (row.sort === "some" || row.sort === "rest" || row.sort === "dropped") return "";
-  if (row.group || row.calls || row.call.items) {
+  if (row.long !== undefined) return spoken(row.long);
+  if (row.group || row.calls || row.span || row.call.items) {
     const [from, to] = spanOf(row, now);
     return Number.isFinite(from) && to >= from ? spoken(to - from) : "";
   }
@@ -244,6 +246,7 @@ function stateWords(call, now) {
 
 /** A row in one sentence. */
 export function rowSentence(row, now) {
+  if (row.text) return row.text;
   if (row.sort === "dropped") return `${many(row.retry.count, "event")} were taken out by ${row.retry.by ? `${row.retry.by}'s` : "a"} retry`;
   if (row.sort === "rest") return row.name;
   if (row.sort === "some") return `${row.name} ${row.note}`;
@@ -254,8 +257,15 @@ export function rowSentence(row, now) {
 
 /** A tear in one sentence. */
 export function tearSentence(tear) {
-  const who = tear.owner ? `${tear.owner} was gone` : "its process was gone";
-  return `interruption: ${who}, ${tear.by ?? "another"} went on after ${spoken(tear.to - tear.from)}`;
+  const who = tear.owner ? `${worker(tear.owner, tear.by)} was gone` : "its process was gone";
+  return `interruption: ${who}, ${worker(tear.by, tear.owner) ?? "another"} went on after ${spoken(tear.to - tear.from)}`;
+}
+
+/** What people call a worker: the name that it was given, or the beginning of its id; with a few digits more if `beside` has that name too. */
+export function worker(id, beside = null) {
+  const [, name, digits] = /^(.+)-([0-9a-f]{12,16})$/.exec(id ?? "") ?? [];
+  if (name) return beside?.startsWith(`${name}-`) ? `${name}-${digits.slice(0, 4)}` : name;
+  return id && /^[0-9a-f]{16}$/.test(id) ? id.slice(0, 8) : id;
 }
 
 /** What is waited for through a fold: {why, text}. */

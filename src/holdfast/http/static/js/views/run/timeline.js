@@ -9,7 +9,8 @@ import { isOpen } from "./journal.js";
 import { icon } from "../../icons.js";
 import { clock, count, day, dollars, many, minute, ms, spoken } from "../../say.js";
 import { between, edge, moved, path } from "./torn.js";
-import { endOf, named, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
+import { outlineRows } from "./outline.js";
+import { endOf, named, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked, worker } from "./rows.js";
 
 const ROW = 26, PIECE = 780, PAD = 4, HEAD = 53, MOST_ROWS = 56, BEYOND = 8, END = 24, UNDER_TEAR = 9;
 const SIGNS = { step: "step", model: "model", timer: "clock", question: "person", child: "child", branch: "branch", many: "stack", some: "filter", dropped: "undo" };
@@ -23,7 +24,7 @@ const px = (number) => `${Math.round(number * 2) / 2}px`;
 export function timeline(model, view, acts) {
   const lane = h("div.tl-measure"), head = h("div.tl-head"), list = h("div.tl-rows", { role: "tree", "aria-label": "What the run did" });
   const under = h("div.tl-paper"), over = h("div.tl-paper.over"), none = h("p.tl-none.dim");
-  const element = h("div.tl", lane, head, list, under, over, none);
+  const element = h("div.tl", lane, head, list, under, over, none), foot = h("p.windowed", { hidden: true });
   const drawn = new Map(); // by the key of a row: {element, stamp}
   let width = 0, rows = [], ax = null, folded = [], stamp = 0, active = null, top = 0, seen = [0, 0], heard = false, before = null, known = "", papered = "", span = [0, 0];
 
@@ -61,12 +62,13 @@ export function timeline(model, view, acts) {
     view.over = Boolean(info.finished_at);
     view.nested = model.nested;
     const made = `${journal.changes} ${view.fits === null} ${view.since} ${view.dropped} ${view.over} ${[...view.closed]} ${[...view.opened]} ${[...model.nested.values()].map((each) => each.journal.changes)}`;
-    if (made !== known || view.fits) rows = rowsOf(journal, view); // else only time has gone on
+    if (model.outline) rows = outlineRows(model, view);
+    else if (made !== known || view.fits) rows = rowsOf(journal, view); // else only time has gone on
     known = made;
     const from = Math.min(ms(info.created_at) ?? journal.firstAt ?? now, journal.firstAt ?? Infinity), to = Math.max(ms(info.finished_at) ?? now, journal.lastAt ?? 0);
     const began = view.since ? (journal.checkpoints.find((each) => each.seq === view.since)?.at ?? from) : from;
     const tears = journal.tears.filter((tear) => tear.to > began);
-    folded = view.trueTime ? [] : folds(began, to, worked(journal, to, model.children, info.status === "running" && !info.worker_gone), tears).map((fold) => ({ ...fold, ...reason(journal, fold) }));
+    folded = view.trueTime || model.outline ? [] : folds(began, to, worked(journal, to, model.children, info.status === "running" && !info.worker_gone), tears).map((fold) => ({ ...fold, ...reason(journal, fold) }));
     ax = axis({ width: END + (width - END) * view.zoom, from: began, to, folds: folded, tears, end: END });
     view.offset = Math.min(Math.max(view.offset, 0), Math.max(ax.width - width, 0));
     stamp += 1;
@@ -74,6 +76,8 @@ export function timeline(model, view, acts) {
     list.style.setProperty("height", `${rows.length * ROW + 2 * PAD}px`);
     none.textContent = rows.length ? "" : journal.calls ? "No call fits the filter." : "It has not done anything yet.";
     none.hidden = rows.length > 0;
+    foot.hidden = !model.outline;
+    if (model.outline) swap(foot, h("span", `${many(model.outline.events ?? info.events, "event")}, of which ${many(rows.length, "row")} are drawn`), h("span.dim", "calls of one name in one place are one row; open a row to see those that matter"));
     look();
     paint();
   }
@@ -131,7 +135,7 @@ export function timeline(model, view, acts) {
     drawPaper();
   }
 
-  const isChosen = (row) => (row.call ? view.chosen === row.call.key && (row.call.dropped === null) : view.chosen === row.key);
+  const isChosen = (row) => (row.at ? view.chosen === row.at : row.call ? view.chosen === row.call.key && (row.call.dropped === null) : view.chosen === row.key);
 
   // The head: marks, time, who carried it, what it spent
 
@@ -139,7 +143,7 @@ export function timeline(model, view, acts) {
     const { journal, info } = model, elastic = !view.trueTime;
     swap(head,
       h("div.tl-line.marks", h("div.tl-cell"), h("div.tl-lane", tears.map((tear) => h("i.stem", { style: { left: px(middle(tear)) } })), pills(tears), flags(journal))),
-      h("div.tl-line.axis", h("div.tl-cell.dim", elastic ? (folded.length ? "waits are folded" : "no long waits") : "true time", view.zoom > 1 && `, ${view.zoom}×`), h("div.tl-lane", moments(tears))),
+      h("div.tl-line.axis", h("div.tl-cell.dim", model.outline ? "folded by the server" : elastic ? (folded.length ? "waits are folded" : "no long waits") : "true time", view.zoom > 1 && `, ${view.zoom}×`), h("div.tl-lane", moments(tears))),
       h("div.tl-line.carry", h("div.tl-cell", "carried by"), h("div.tl-lane", h("i.hold-line", { style: { width: px(Math.max(Math.min(at(ax.to), width), 0)) } }), carriers(journal, info, now))),
       h("div.tl-line.spend", h("div.tl-cell", "spent", h("b", dollars(info.spent?.usd ?? 0))), h("div.tl-lane", spending(journal))));
   }
@@ -228,9 +232,9 @@ export function timeline(model, view, acts) {
       const from = at(each.from) - (spliced ? UNDER_TEAR : 0), to = at(isNow ? now : each.to) + (each.ends === "killed" ? UNDER_TEAR : 0);
       if (to < 0 || from > width || each.to < ax.from) continue;
       const owner = each.owner ?? (isNow ? info.worker : null) ?? "";
-      made.push(h("span.carrier", { class: `${isNow ? "now" : each.ends === "killed" ? "killed" : ""}${spliced ? " spliced" : ""}`, style: { left: px(from), width: px(Math.max(to - from, 3)) }, title: `${owner}${each.epoch === null ? "" : `, epoch ${each.epoch}`}, ${clock(each.from)} to ${isNow ? "now" : clock(each.to)}` }, to - from > 44 ? owner : ""));
+      made.push(h("span.carrier", { class: `${isNow ? "now" : each.ends === "killed" ? "killed" : ""}${spliced ? " spliced" : ""}`, style: { left: px(from), width: px(Math.max(to - from, 3)) }, title: `${owner}${each.epoch === null ? "" : `, epoch ${each.epoch}`}, ${clock(each.from)} to ${isNow ? "now" : clock(each.to)}` }, to - from > 44 ? worker(owner) : ""));
     }
-    for (const tear of journal.tears) if (isIn(at(tear.to))) made.push(h("span.replay", { style: { left: px(at(tear.to)) }, title: `${many(tear.readBack, "result")} read back` }));
+    for (const tear of journal.tears) if (isIn(at(tear.to))) made.push(h("span.replay", { style: { left: px(at(tear.to)) }, title: tear.readBack === null ? "results were read back" : `${many(tear.readBack, "result")} read back` }));
     for (const part of ax.parts) {
       const carried = part.sort === "fold" && journal.carriers.some((each) => each.from < part.to - 1000 && (each === last && info.status === "running" ? now : each.to) > part.from + 1000);
       if (part.sort === "fold" && !carried && isIn(part.x - view.offset, 70)) made.push(h("span.nobody", { style: { left: px(part.x - view.offset + part.wide / 2) } }, "no process"));
@@ -268,12 +272,12 @@ export function timeline(model, view, acts) {
         if (row.expanded !== undefined && (event.target.closest(".twist") || row.sort === "some" || row.sort === "dropped")) acts.toggle(row);
         else if (row.sort === "rest") acts.toggle(row);
         else if (row.expanded !== undefined && chosen) acts.toggle(row);
-        else acts.choose(row.call && row.sort !== "branch" ? key : row.key);
+        else acts.choose(row.at ?? (row.call && row.sort !== "branch" ? key : row.key));
       },
     });
     if (row.sort === "rest") return made.append(h("div.tl-cell", { style: { "--depth": row.depth } }, h("span.link", row.name)), h("div.tl-lane")), made;
     const [name, input] = row.call ? (row.call.items ? [row.call.name, row.note] : named(row.call)) : row.sort === "dropped" ? [rowSentence(row, now), ""] : [row.name, row.note];
-    const tries = (row.call?.tries ?? []).length ? row.call.attempts : 0, words = ["question", "timer", "some", "dropped"].includes(row.sort);
+    const tries = row.attempts ?? ((row.call?.tries ?? []).length ? row.call.attempts : 0), words = ["question", "timer", "some", "dropped"].includes(row.sort);
     made.append(
       h("div.tl-cell", { class: `sort-${row.sort} ${row.call?.state === "running" || (!row.call && open) ? "is-running" : ""} ${row.call ? `is-${row.call.state}` : ""}`, style: { "--depth": row.depth } },
         row.expanded === undefined ? null : h("span.twist", icon(row.expanded ? "down" : "right")),
@@ -300,8 +304,8 @@ export function timeline(model, view, acts) {
 
   function bars(row, now) {
     const { call } = row;
-    if (row.sort === "some" || row.sort === "dropped") return [];
-    if (row.sort === "many") return [density(row)];
+    if (row.sort === "some" || row.sort === "dropped" || row.span === null) return [];
+    if (row.sort === "many" || row.buckets) return [density(row)];
     if (!call || call.items) {
       const [from, to] = spanOf(row, now);
       return Number.isFinite(from) ? [bar("bracket", from, to, "")] : [];
@@ -356,13 +360,16 @@ export function timeline(model, view, acts) {
   function density(row) {
     const each = 5, [from, to] = spanOf(row, model.now()), left = Math.max(at(from), 0), right = Math.min(at(to), width);
     const columns = Math.max(Math.ceil((right - left) / each), 1), ended = new Float64Array(columns), failed = new Uint8Array(columns);
-    for (const call of row.calls) {
-      const column = Math.floor((at(call.ended ?? to) - left) / each);
-      const nth = Math.min(column, columns - 1);
-      if (nth < 0) continue;
-      if (call.ended !== null) ended[nth] += 1;
-      if (call.state === "failed" || call.tries?.some((each) => each.how === "failed")) failed[nth] = 1;
-    }
+    const put = (moment, number, bad) => {
+      const nth = Math.min(Math.floor((at(moment) - left) / each), columns - 1);
+      if (nth < 0) return;
+      ended[nth] += number;
+      if (bad) failed[nth] = 1;
+    };
+    if (row.buckets) {
+      const { from: began, to: until, counts, failures } = row.buckets, long = (until - began) / Math.max(counts.length, 1);
+      counts.forEach((number, nth) => put(began + (nth + 0.5) * long, number, failures[nth]));
+    } else for (const call of row.calls) put(call.ended ?? to, call.ended === null ? 0 : 1, call.state === "failed" || call.tries?.some((tried) => tried.how === "failed"));
     const most = Math.max(1, ...ended);
     let fill = "", bad = "";
     ended.forEach((number, nth) => {
@@ -370,7 +377,7 @@ export function timeline(model, view, acts) {
       if (number) fill += `M${x} 20v${(-Math.max((number / most) * 17, 1.2)).toFixed(1)}h${each - 0.7}V20Z`;
       if (failed[nth]) bad += `M${x} 0h${each - 0.7}v3.6h${0.7 - each}Z`;
     });
-    const made = s("svg.density", { width: Math.max(columns * each, 5), height: 20, role: "img", "aria-label": many(row.calls.length, "call") }, s(`path${row.model ? ".model" : ""}`, { d: fill }), s("path.missed", { d: bad }));
+    const made = s("svg.density", { width: Math.max(columns * each, 5), height: 20, role: "img", "aria-label": row.note }, s(`path${row.model ? ".model" : ""}`, { d: fill }), s("path.missed", { d: bad }));
     made.style.setProperty("left", px(left));
     return made;
   }
@@ -437,6 +444,7 @@ export function timeline(model, view, acts) {
 
   return {
     element,
+    foot,
     draw() {
       draw();
       before = new Set(model.journal.tears.map((tear) => tear.seq)); // one that comes while one looks is drawn from top to bottom, once
