@@ -903,27 +903,45 @@ class Client:
         self,
         *,
         status: str | Iterable[str] | None = ...,
-        agent: str | Agent[..., Any] | None = ...,
+        agent: str | Agent[..., Any] | Iterable[str | Agent[..., Any]] | None = ...,
         labels: Mapping[str, str] | None = ...,
         since: Duration | datetime | None = ...,
         until: Duration | datetime | None = ...,
         search: str | None = ...,
         parent: str | None = ...,
         limit: int = ...,
-        after: str | None = ...,
+        after: str | RunInfo | None = ...,
+        waits_for: str | Iterable[str] | None = ...,
+        queue: str | Iterable[str] | None = ...,
+        version: str | None = ...,
+        root: bool | None = ...,
+        stuck: bool | None = ...,
+        needs: bool | None = ...,
+        cost: float | None = ...,
+        attempt: int | None = ...,
+        order: Literal["newest", "oldest", "updated"] = ...,
     ) -> list[RunInfo]:
-        """List runs, newest first.
+        """List runs, newest first unless `order` says otherwise.
 
         Args:
             status: One state or several.
-            agent: An agent, or its name.
+            agent: An agent or its name, or several.
             labels: Labels that the run has.
             since: Started after this moment, or at most so long ago.
             until: Started before this moment, or at least so long ago.
             search: A piece of text in the id, the agent, a label, the arguments, the reason or the error.
             parent: Children of this run.
             limit: How many at most.
-            after: The id of the last run of the page before.
+            after: The last run of the page before, or its id.
+            waits_for: What it waits for, such as "person" or "retry", or several.
+            queue: One queue or several.
+            version: The version of the agent that it is pinned to.
+            root: True: nobody but a person or a program started it. False: a run did.
+            stuck: It does not go on by itself.
+            needs: It needs a person: it is stuck, or has an open question.
+            cost: It has spent so many US dollars at least, with all runs below it.
+            attempt: A step of it is at this attempt, or a later one.
+            order: "newest" or "oldest" by their start, or "updated": those first that changed last.
 
         Raises:
             BadArguments: A filter cannot be used.

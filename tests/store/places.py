@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from typing import Any
 import holdfast.store
 from holdfast.store.appends import Append, Transition
 from holdfast.store.operations import Faults
+from holdfast.store.queries import text_of
 from holdfast.store.runs import NewRun
 from holdfast.store.store import Store
 from holdfast.words.clock import Clock, Timer
@@ -24,9 +26,9 @@ from holdfast.words.model import Event, RunRow
 SOURCE = Path(holdfast.store.__file__).parents[2]
 TTL = 30_000
 # Of other queries, and none themselves.
-PARTS = frozenset({"ours", "takeable", "woken", "spacing", "appending", "simple", "arrival", "chosen", "fitting",
-                   "epoch_between", "shares", "shared", "stood", "pieces", "since", "lived", "worked",
-                   "asked_before", "line", "picked", "sought", "visible"})  # fmt: skip
+PARTS = frozenset({"ours", "takeable", "woken", "spacing", "appending", "simple", "arrival"}) | frozenset(
+    re.findall(r"^-- name: (\w+)\n-- Part of (?:others|another):", text_of("queries.sql"), re.MULTILINE)
+)
 _uids = itertools.count()
 
 

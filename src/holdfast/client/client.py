@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iter
 from dataclasses import replace
 from datetime import datetime
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, ParamSpec, Self, TypeVar, overload
 
 from holdfast.client import forks
 from holdfast.client.announcements import Announcements
@@ -22,7 +22,7 @@ from holdfast.client.aside import aside
 from holdfast.client.bundles import Bundles
 from holdfast.client.control import Control
 from holdfast.client.conversations import Conversations
-from holdfast.client.filter import filter_of
+from holdfast.client.filter import Which, checked_order, filter_of, read_place, whole_filter
 from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo, bury_owners, infos_of
 from holdfast.client.links import Links
 from holdfast.client.mount import Mount
@@ -604,27 +604,45 @@ class Client(
         self,
         *,
         status: str | Iterable[str] | None = None,
-        agent: str | Agent[..., Any] | None = None,
+        agent: str | Agent[..., Any] | Iterable[str | Agent[..., Any]] | None = None,
         labels: Mapping[str, str] | None = None,
         since: Duration | datetime | None = None,
         until: Duration | datetime | None = None,
         search: str | None = None,
         parent: str | None = None,
         limit: int = 100,
-        after: str | None = None,
+        after: str | RunInfo | None = None,
+        waits_for: str | Iterable[str] | None = None,
+        queue: str | Iterable[str] | None = None,
+        version: str | None = None,
+        root: bool | None = None,
+        stuck: bool | None = None,
+        needs: bool | None = None,
+        cost: float | None = None,
+        attempt: int | None = None,
+        order: Literal["newest", "oldest", "updated"] = "newest",
     ) -> list[RunInfo]:
-        """List runs, newest first.
+        """List runs, newest first unless `order` says otherwise.
 
         Args:
             status: One state or several.
-            agent: An agent, or its name.
+            agent: An agent or its name, or several.
             labels: Labels that the run has.
             since: Started after this moment, or at most so long ago.
             until: Started before this moment, or at least so long ago.
             search: A piece of text in the id, the agent, a label, the arguments, the reason or the error.
             parent: Children of this run.
             limit: How many at most.
-            after: The id of the last run of the page before.
+            after: The last run of the page before, or its id.
+            waits_for: What it waits for, such as "person" or "retry", or several.
+            queue: One queue or several.
+            version: The version of the agent that it is pinned to.
+            root: True: nobody but a person or a program started it. False: a run did.
+            stuck: It does not go on by itself.
+            needs: It needs a person: it is stuck, or has an open question.
+            cost: It has spent so many US dollars at least, with all runs below it.
+            attempt: A step of it is at this attempt, or a later one.
+            order: "newest" or "oldest" by their start, or "updated": those first that changed last.
 
         Raises:
             BadArguments: A filter cannot be used.
@@ -635,11 +653,21 @@ class Client(
                 print(info.id, info.error or info.reason)
             ```
         """
-        fits = filter_of(self.store.clock.now(), status, agent, labels, since, until, search)
-        limit = checked_limit(limit)
-        rows = await self.store.runs(**fits, parent=parent, limit=limit, after=after)
+        which: Which = {
+            "status": status, "agent": agent, "labels": labels, "since": since, "until": until, "search": search,
+            "waits_for": waits_for, "queue": queue, "version": version, "root": root, "stuck": stuck, "needs": needs, "cost": cost,
+            "attempt": attempt,
+        }  # fmt: skip
+        in_order, limit = checked_order(order), checked_limit(limit)
+        last, at = read_place(after, in_order)
+
+        async def read() -> list[RunRow]:
+            fits = await whole_filter(self.store, which)
+            return await self.store.runs(**fits, parent=parent, limit=limit, order=in_order, after=last, at=at)
+
+        rows = await read()
         if await bury_owners(self.store, rows):
-            rows = await self.store.runs(**fits, parent=parent, limit=limit, after=after)
+            rows = await read()
         return await infos_of(self.store, rows)
 
     async def count_runs(

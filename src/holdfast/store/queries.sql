@@ -1371,20 +1371,117 @@ DELETE FROM blobs WHERE digest = :digest
 -- One run.
 SELECT {run} FROM runs WHERE id = :run
 
--- name: fitting
--- Part of others: runs that fit a filter.
-created_at <= coalesce(:created_at, 9223372036854775807) AND created_at >= coalesce(:since, 0)
-  AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
+-- name: wanted
+-- Part of others: it is for a worker to go on with the run (`wants_worker` in client/info.py).
+((status = 'ready' AND (waits_for IS NOT NULL OR coalesce(due_at, 0) <= :now))
+ OR (status IN ('waiting', 'running') AND due_at <= :now))
+
+-- name: crashed
+-- Part of others: its process has ended twice or more since it last made progress.
+crash_count + CASE WHEN status = 'running' AND due_at <= :now THEN 1 ELSE 0 END >= 2
+
+-- name: served
+-- Part of others: a live worker has its code.
+agent || ' ' || coalesce(version, '') IN (SELECT value FROM json_each(:served))
+
+-- name: waits_told
+-- Part of others: what a run is told to wait for (`RunInfo.waits_for`).
+CASE WHEN {wanted} AND {crashed} AND {served} THEN 'group'
+     WHEN (status = 'running' AND due_at <= :now) OR ({wanted} AND NOT {served}) THEN 'worker'
+     WHEN status = 'ready' AND waits_for IS NULL AND due_at > :now THEN 'timer'
+     WHEN status IN ('waiting', 'ready') THEN waits_for END
+
+-- name: stalled
+-- Part of others: a run does not go on by itself (`why_stuck` in words/stuck.py says why).
+(status = 'paused'
+ OR ({wanted} AND ({crashed} OR NOT {served}
+                   OR (:taken_queues IS NOT NULL AND queue NOT IN (SELECT value FROM json_each(:taken_queues)))
+                   OR due_at < :now - CASE WHEN status = 'running' THEN 5000 ELSE 60000 END)))
+
+-- name: asks
+-- Part of others: a run has an open question.
+EXISTS (SELECT 1 FROM approvals WHERE approvals.run_id = runs.id AND approvals.status = 'open')
+
+-- name: tried
+-- Part of others: a step of the run is at this attempt or a later one, as far as its last events and its owner tell.
+(EXISTS (SELECT 1 FROM events WHERE events.run_id = runs.id AND seq >= next_seq - 40 AND kind = 'step.retrying' AND dropped IS NULL
+           AND json_extract(data, '$.attempt') >= :attempt
+           AND NOT EXISTS (SELECT 1 FROM events AS over WHERE over.run_id = runs.id AND over.seq > events.seq
+                             AND over.key = events.key AND over.kind IN ('step.completed', 'step.failed', 'step.cancelled')))
+ OR EXISTS (SELECT 1 FROM open_calls JOIN json_each(open_calls.calls) AS call
+            WHERE open_calls.run_id = runs.id AND epoch = lease_epoch AND json_extract(call.value, '$[3]') >= :attempt))
+
+-- name: besides
+-- Part of others: runs that fit a filter, whenever they were created.
+(:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
   AND {chosen}
+  AND (:agents IS NULL OR agent IN (SELECT value FROM json_each(:agents)))
+  AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))
+  AND (:version IS NULL OR version = :version)
+  AND (:top IS NULL OR CASE WHEN parent_id IS NULL THEN 1 ELSE 0 END = :top)
+  AND (:waits IS NULL OR {waits_told} IN (SELECT value FROM json_each(:waits)))
+  AND (:stalled IS NULL OR CASE WHEN finished_at IS NULL AND {stalled} THEN 1 ELSE 0 END = :stalled)
+  AND (:needing IS NULL OR CASE WHEN finished_at IS NULL AND ({stalled} OR {asks}) THEN 1 ELSE 0 END = :needing)
+  AND (:usd IS NULL OR (SELECT sum(usd) FROM spending WHERE spending.run_id = runs.id) >= :usd)
+  AND (:attempt IS NULL OR (finished_at IS NULL AND {tried}))
   AND (:search IS NULL OR instr(lower(id || ' ' || agent || ' ' || labels || ' ' || input || ' ' || coalesce(reason, '')
         || ' ' || coalesce(error, '')), :search) > 0)
+
+-- name: fitting
+-- Part of others: runs that fit a filter.
+created_at <= coalesce(:created_at, 9223372036854775807) AND created_at >= coalesce(:since, 0) AND {besides}
 
 -- name: runs
 -- Runs that fit, the newest first, from after a given one on.
 SELECT {run} FROM runs
 WHERE {fitting}
-  AND (:after IS NULL OR created_at < :created_at OR id > :after)
+  AND (:after IS NULL OR created_at < :place OR (created_at = :place AND id > :after))
+  AND created_at <= coalesce(:place, 9223372036854775807)
 ORDER BY created_at DESC, id LIMIT :limit
+
+-- name: runs_oldest
+-- Runs that fit, the oldest first, from after a given one on.
+SELECT {run} FROM runs
+WHERE {fitting}
+  AND (:after IS NULL OR created_at > :place OR (created_at = :place AND id < :after))
+  AND created_at >= coalesce(:place, 0)
+ORDER BY created_at, id DESC LIMIT :limit
+
+-- name: updated
+-- Part of another: runs that fit and have ended in this way, those that ended last first.
+SELECT id FROM runs
+WHERE finished_at IS NOT NULL AND finished_at <= coalesce(:place, 9223372036854775807)
+  AND (:after IS NULL OR finished_at < :place OR id > :after) AND {fitting}
+
+-- name: runs_updated
+-- Runs that fit, those first that changed last; one that has ended changed at its end. Of each end only as many are looked at as fit.
+SELECT {run} FROM runs
+WHERE id IN (
+  SELECT id FROM (SELECT id FROM runs
+    WHERE finished_at IS NULL AND status IN ('ready', 'running', 'waiting', 'paused')
+      AND (:after IS NULL OR updated_at < :place OR (updated_at = :place AND id > :after)) AND {fitting}
+    ORDER BY updated_at DESC, id LIMIT :limit) AS going
+  UNION ALL SELECT id FROM ({updated} AND status = 'completed' ORDER BY finished_at DESC, id LIMIT :limit) AS completed
+  UNION ALL SELECT id FROM ({updated} AND status = 'failed' ORDER BY finished_at DESC, id LIMIT :limit) AS failed
+  UNION ALL SELECT id FROM ({updated} AND status = 'cancelled' ORDER BY finished_at DESC, id LIMIT :limit) AS cancelled
+  UNION ALL SELECT id FROM ({updated} AND status = 'moved' ORDER BY finished_at DESC, id LIMIT :limit) AS moved)
+ORDER BY coalesce(finished_at, updated_at) DESC, id LIMIT :limit
+
+-- name: rank
+-- Part of others: where a run stands in an order, the lowest first.
+CASE :order WHEN 'oldest' THEN created_at WHEN 'updated' THEN -coalesce(finished_at, updated_at) ELSE -created_at END
+
+-- name: in_states
+-- Part of others: runs in these states, found by an index that begins with the state.
+SELECT runs.id FROM json_each(:statuses) AS state CROSS JOIN runs WHERE runs.status = state.value
+
+-- name: runs_in
+-- Runs in some states that fit, in any order: of few, whatever else there is.
+SELECT {run} FROM runs
+WHERE id IN ({in_states} AND finished_at IS NULL UNION ALL {in_states} AND finished_at IS NOT NULL)
+  AND {fitting}
+  AND (:after IS NULL OR {rank} > :place OR ({rank} = :place AND id > :after))
+ORDER BY {rank}, id LIMIT :limit
 
 -- name: counted_runs
 -- How many runs fit, by agent and state.
@@ -1397,15 +1494,13 @@ GROUP BY agent, status ORDER BY agent, status
 SELECT {run} FROM runs
 WHERE id IN (SELECT id FROM runs WHERE parent_id = :parent UNION ALL SELECT id FROM runs WHERE root_id = :root)
   AND (:parent IS NULL OR parent_id = :parent) AND (:root IS NULL OR root_id = :root)
-  AND created_at <= coalesce(:created_at, 9223372036854775807)
-  AND (:after IS NULL OR created_at < :created_at OR id > :after)
-  AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
-  AND {chosen}
-ORDER BY created_at DESC, id LIMIT :limit
+  AND {fitting}
+  AND (:after IS NULL OR {rank} > :place OR ({rank} = :place AND id > :after))
+ORDER BY {rank}, id LIMIT :limit
 
--- name: created_at
--- When a run was created: where the next page begins.
-SELECT created_at FROM runs WHERE id = :run
+-- name: place_of
+-- Where a run stands in an order of lists: the next page begins behind it.
+SELECT created_at, coalesce(finished_at, updated_at) FROM runs WHERE id = :run
 
 -- name: journal
 -- The events of a run in order.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypedDict, Unpack
+from typing import Any, Final, Literal, TypedDict, Unpack
 
 from holdfast.errors import UnknownRun
 from holdfast.store import audit
@@ -12,7 +13,10 @@ from holdfast.store.blobs import insert_blobs
 from holdfast.store.changes import News
 from holdfast.store.work import Asking, Conflict, Feature, Many, Transaction, listed, rows, to_json
 from holdfast.words.limits import Lane
-from holdfast.words.model import RunRow
+from holdfast.words.model import UNFINISHED, RunRow
+
+Order = Literal["newest", "oldest", "updated"]
+_ORDERS: Final[dict[Order, str]] = {"newest": "runs", "oldest": "runs_oldest", "updated": "runs_updated"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,17 @@ class Filter(TypedDict, total=False):
     since: int | None  # when they were created, at the earliest
     until: int | None  # and before this time
     search: str | None  # is in any text of theirs
+    agents: Iterable[str] | None  # of any of these
+    queues: Iterable[str] | None  # in any of these
+    version: str | None
+    top: bool | None  # True: nobody started them; False: a run did
+    waits_for: Iterable[str] | None  # what lists say that they wait for is one of these
+    stuck: bool | None  # they do not go on by themselves
+    needs: bool | None  # the same, or they have an open question
+    usd: int | None  # they and all below them have spent so much at least, in billionths of a dollar
+    attempt: int | None  # one of their steps is at this attempt or a later one
+    served: Iterable[str] | None  # the code that live workers have, as 'AGENT VERSION'; for what depends on that
+    taken_queues: Iterable[str] | None  # those that live workers take; None: all
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +107,23 @@ class Runs(Feature):
         parent: str | None = None,
         root: str | None = None,
         limit: int = 100,
+        order: Order = "newest",
         after: str | None = None,
+        at: int | None = None,
         **which: Unpack[Filter],
     ) -> list[RunRow]:
-        """List runs, newest first; `after` is the id of the last run of the page before. Relatives: no `since`, no `search`."""
-        return await self._read(_runs, which, parent, root, limit, after)
+        """List runs in an order; `after` is the id of the last run of the page before, and `at` the time by which it stood there.
+
+        Without `at` it is the time by which that run stands now: in the order "updated" a run that changed has moved since.
+        """
+        return await self._read(_runs, which, self.clock.now(), parent, root, limit, order, after, at)
 
     async def count_runs(self, **which: Unpack[Filter]) -> dict[str, dict[str, int]]:
         """Count the runs that fit: of each agent, in each state."""
         counts: dict[str, dict[str, int]] = {}
-        for agent, status, count in await self._read(rows, "counted_runs", **_parameters(**which)):
+        for agent, status, count in await self._read(
+            rows, "counted_runs", now=self.clock.now(), **_parameters(**which)
+        ):
             counts.setdefault(agent, {})[status] = count
         return counts
 
@@ -209,24 +231,50 @@ def _parameters(
     since: int | None = None,
     until: int | None = None,
     search: str | None = None,
+    agents: Iterable[str] | None = None,
+    queues: Iterable[str] | None = None,
+    version: str | None = None,
+    top: bool | None = None,
+    waits_for: Iterable[str] | None = None,
+    stuck: bool | None = None,
+    needs: bool | None = None,
+    usd: int | None = None,
+    attempt: int | None = None,
+    served: Iterable[str] | None = None,
+    taken_queues: Iterable[str] | None = None,
 ) -> dict[str, Any]:
     """Write a filter as the queries take it; a name that is none of a filter is a `TypeError`."""
+    if waits_for is not None or stuck or needs or attempt is not None:  # only these runs can: few among many
+        statuses = [each for each in (UNFINISHED if statuses is None else statuses) if each in UNFINISHED]
     return {
         "statuses": listed(statuses), "agent": agent, "labels": to_json(labels) if labels else None,
         "since": since, "created_at": until, "search": None if search is None else search.lower(),
+        "agents": listed(agents), "queues": listed(queues), "version": version, "top": _flag(top), "waits": listed(waits_for),
+        "stalled": _flag(stuck), "needing": _flag(needs), "usd": usd, "attempt": attempt, "served": listed(served or ()),
+        "taken_queues": listed(taken_queues),
     }  # fmt: skip
 
 
-def _runs(which: Filter, parent: str | None, root: str | None, limit: int, after: str | None) -> Asking[list[RunRow]]:
+def _flag(wanted: bool | None) -> int | None:
+    return None if wanted is None else int(wanted)
+
+
+def _runs(
+    which: Filter, now: int, parent: str | None, root: str | None, limit: int, order: Order, after: str | None, at: int | None
+) -> Asking[list[RunRow]]:  # fmt: skip
     wanted = _parameters(**which)
-    if after is not None:
-        found = yield from rows("created_at", run=after)
+    if after is not None and at is None:
+        found = yield from rows("place_of", run=after)
         if not found:
             raise UnknownRun(f"run {after!r}, after which the next page begins, is not there any more; begin again")
-        wanted["created_at"] = found[0][0]  # and not later than `until`, as that run itself is
-    if parent is None and root is None:
-        found = yield from rows("runs", limit=limit, after=after, **wanted)
+        at = found[0][1 if order == "updated" else 0]
+    rank = at if at is None or order == "oldest" else -at
+    page = {"limit": limit, "after": after, "now": now}
+    statuses = wanted["statuses"]
+    if parent is not None or root is not None:
+        found = yield from rows("relatives", parent=parent, root=root, order=order, place=rank, **page, **wanted)
+    elif statuses is not None and "completed" not in json.loads(statuses):
+        found = yield from rows("runs_in", order=order, place=rank, **page, **wanted)
     else:
-        del wanted["since"], wanted["search"]
-        found = yield from rows("relatives", limit=limit, after=after, parent=parent, root=root, **wanted)
+        found = yield from rows(_ORDERS[order], place=at, **page, **wanted)
     return [RunRow(*row) for row in found]

@@ -28,6 +28,7 @@ TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
     "moved": ("waiting", "paused", "failed"),
 }
 FINISHED: Final = frozenset({"completed", "failed", "cancelled", "moved"})  # here: a moved one goes on in another store
+UNFINISHED: Final = ("ready", "running", "waiting", "paused")
 CRASHES_APART: Final = 2  # without any progress in between: then a run is carried apart from others
 CRASHES_PAUSED: Final = 5  # the same, and alone in the end: then a run is stopped, and only a person lets it go on
 CRASHES_AT_MOST: Final = 12  # the same, with whatever company

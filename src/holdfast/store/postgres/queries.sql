@@ -89,6 +89,17 @@ ELSE substr(CAST(1000000000000 + CAST(substr(runs.life, 1, 12) AS BIGINT) + CAST
      || substr(greatest(substr(runs.life, 1, 13), substr(runs.life, 14, 13), substr(runs.life, 27, 13)), 13, 1)
      || substr(runs.life, 40) END
 
+-- name: in_states
+SELECT runs.id FROM runs WHERE runs.status IN (SELECT value FROM json_each(:statuses))
+
+-- name: tried
+(EXISTS (SELECT 1 FROM events WHERE events.run_id = runs.id AND seq >= next_seq - 40 AND kind = 'step.retrying' AND dropped IS NULL
+           AND (data::json ->> 'attempt')::bigint >= :attempt
+           AND NOT EXISTS (SELECT 1 FROM events AS over WHERE over.run_id = runs.id AND over.seq > events.seq
+                             AND over.key = events.key AND over.kind IN ('step.completed', 'step.failed', 'step.cancelled')))
+ OR EXISTS (SELECT 1 FROM open_calls CROSS JOIN json_array_elements(calls::json) AS call
+            WHERE open_calls.run_id = runs.id AND epoch = lease_epoch AND (call ->> 3)::bigint >= :attempt))
+
 -- name: publish_calls
 -- In the order of runs, as all that changes several.
 INSERT INTO open_calls (run_id, worker, epoch, many, calls, at)
