@@ -411,8 +411,7 @@ def mutating(state: dict[str, int], event: Placed) -> dict[str, int]:
 class Hidden:
     """A clock that no reading of the code sees."""
 
-    @property
-    def now(self) -> float:
+    def __getitem__(self, name: str) -> float:
         return time.time()
 
 
@@ -420,7 +419,7 @@ hidden = Hidden()
 
 
 def sly(state: Ledger, event: Placed) -> Ledger:
-    return replace(state, total=int(hidden.now))
+    return replace(state, total=int(hidden["now"]))
 
 
 def test_fold_finds_what_reading_does_not():

@@ -3,6 +3,8 @@
 import asyncio
 import builtins
 import functools
+import logging
+import operator
 import os
 import random
 import re
@@ -14,6 +16,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import datetime as moment
+from email.utils import formatdate
 from pathlib import Path
 from time import monotonic as clock
 
@@ -58,6 +61,7 @@ counts: Counter[int] = Counter()
 config = Config()
 stamp = functools.partial(lambda _: time.time_ns(), 1)
 TABLE = {1: "one"}
+log = logging.getLogger("reducers")
 
 
 def under_another_name(state: State, event: Came) -> State:
@@ -154,7 +158,133 @@ def outer():
     return by_cell
 
 
+class Watch:
+    """An object of the user's that knows the time, and others that have it."""
+
+    __slots__ = ("_now", "count", "inner")
+
+    def __init__(self, inner: object = None) -> None:
+        self.inner, self._now, self.count = inner, time.time, 0
+
+    def now(self) -> int:
+        return self._read()
+
+    def _read(self) -> int:
+        return int(time.time())
+
+    def held(self) -> int:
+        return int(self._now())
+
+    def __call__(self) -> int:
+        return self.now()
+
+    @classmethod
+    def of_class(cls) -> int:
+        return cls.plain()
+
+    @staticmethod
+    def plain() -> int:
+        return int(time.time())
+
+    @property
+    def today(self) -> int:
+        return self.now()
+
+    @functools.cached_property
+    def __dict__(self):
+        raise AssertionError("no code of the user's is run to read it")
+
+    def bump(self) -> int:
+        self.count += 1
+        return self.count
+
+
+class Later(Watch):
+    """Has it from the class above it."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Timed:
+    total: int = 0
+
+    def touched(self) -> "Timed":
+        return replace(self, total=int(time.time()))
+
+
+@dataclass(frozen=True)
+class Ticked:
+    number: int
+
+    @property
+    def due(self) -> int:
+        return self.number + int(time.time())
+
+
+watch, wrapped = Watch(), Watch(Watch())
+bound, later = watch.now, Later()
+
+
+def by_own_object(state: State, event: Came) -> State:
+    return replace(state, total=watch.now())
+
+
+def by_what_it_holds(state: State, event: Came) -> State:
+    return replace(state, total=watch.held())
+
+
+def by_own_object_in_another(state: State, event: Came) -> State:
+    return replace(state, total=wrapped.inner.now())
+
+
+def by_bound_method(state: State, event: Came) -> State:
+    return replace(state, total=bound())
+
+
+def by_calling_it(state: State, event: Came) -> State:
+    return replace(state, total=watch())
+
+
+def by_class_method(state: State, event: Came) -> State:
+    return replace(state, total=later.of_class())
+
+
+def by_own_property(state: State, event: Came) -> State:
+    return replace(state, total=later.today)
+
+
+def by_counting(state: State, event: Came) -> State:
+    return replace(state, total=watch.bump())
+
+
+def by_state(state: Timed, event: Came) -> Timed:
+    return state.touched()
+
+
+def by_event(state: State, event: Came | Ticked) -> State:
+    return replace(state, total=sum(event.due for _ in range(1)) if isinstance(event, Ticked) else 0)
+
+
+def around(own):
+    def by_closure(state: State, event: Came) -> State:
+        return replace(state, total=own.now())
+
+    return by_closure
+
+
 DECLARED = {
+    by_own_object: "uses time.time",
+    by_what_it_holds: "uses time.time",
+    by_own_object_in_another: "uses time.time",
+    by_bound_method: "uses time.time",
+    by_calling_it: "uses time.time",
+    by_class_method: "uses time.time",
+    by_own_property: "uses time.time",
+    by_counting: "changes 'self'",
+    by_state: "uses time.time",
+    by_event: "uses time.time",
+    around(Later()): "uses time.time",
     under_another_name: "time.monotonic",
     in_another_module: "impure.py:7 uses time.time",
     in_a_default: "__init__ uses time.time",
@@ -194,11 +324,33 @@ def computing(state: State, event: Came) -> State:
     numbers.update(lines)
     at = moment.fromisoformat("2026-01-01T00:00:00")
     where = [os.path.join("a", each) for each in lines]  # noqa: PTH118 - a text
-    return replace(state, lines=tuple(lines), total=at.year + sum(numbers.values()) + len(where))
+    log.warning("logging reads a clock, and nothing comes of it")
+    total = at.year + sum(numbers.values()) + len(where) + table.sizes["one"] + table.longest()
+    return replace(state, lines=tuple(lines), total=total)
+
+
+class Table:
+    """An object of the user's that only computes, and knows the time elsewhere."""
+
+    def __init__(self) -> None:
+        self.sizes = {"one": 3}
+
+    def __call__(self) -> float:
+        return time.time()
+
+    def longest(self) -> int:
+        return max(self.sizes.values())
+
+    def now(self) -> float:
+        return time.time()
+
+
+table = Table()
 
 
 def test_what_only_computes_is_taken():
-    assert holdfast.reducer(State)(computing)(State(), Came(1)) == State(2026 + 2 + 1, ("one",))
+    reducer = holdfast.reducer(State)(computing)
+    assert holdfast.testing.fold(reducer, [Came(1)]).state == State(2026 + 2 + 1 + 6, ("one",))
 
 
 def by_open(state: State, event: Came) -> State:
@@ -236,16 +388,36 @@ async def test_io_that_no_reading_sees_pauses_the_run_before_it_happens_and_mend
 
 
 class Hidden:
-    @property
-    def now(self) -> float:
-        return time.time()
+    def __getitem__(self, name: str) -> int:
+        return self.now()
+
+    def now(self) -> int:
+        return int(time.time())
 
 
 hidden = Hidden()
+WATCHES = [hidden]
 
 
-def by_property(state: State, event: Came) -> State:
-    return replace(state, total=int(hidden.now))
+def by_operator(state: State, event: Came) -> State:
+    return replace(state, total=hidden["now"])
+
+
+def by_object_that_it_makes(state: State, event: Came) -> State:
+    made = Later()
+    return replace(state, total=made.now())
+
+
+def by_object_in_a_list(state: State, event: Came) -> State:
+    return replace(state, total=WATCHES[0].now())
+
+
+def by_name_of_a_method(state: State, event: Came) -> State:
+    return replace(state, total=getattr(hidden, "now")())  # noqa: B009
+
+
+def by_library(state: State, event: Came) -> State:
+    return replace(state, total=len(formatdate()))
 
 
 def by_chance_of_another(state: State, event: Came) -> State:
@@ -253,10 +425,31 @@ def by_chance_of_another(state: State, event: Came) -> State:
 
 
 def by_day(state: State, event: Came) -> State:
-    return replace(state, lines=(getattr(moment, "today")().strftime("%f"),))  # noqa: B009
+    return replace(state, lines=(getattr(moment, "today")().strftime("%Y"),))  # noqa: B009
 
 
-@pytest.mark.parametrize("fn", [by_property, by_chance_of_another, by_day], ids=lambda fn: fn.__name__)
-def test_a_clock_or_chance_that_no_reading_sees_is_found_by_folding_twice(fn):
-    with pytest.raises(AssertionError, match="not pure"):
+FOLDED = {
+    by_operator: "time.time() is called at test_reducers_purity.py:",
+    by_object_that_it_makes: "time.time() is called",
+    by_object_in_a_list: "time.time() is called",
+    by_name_of_a_method: "time.time() is called",
+    by_library: "time.time() is called at test_reducers_purity.py:",
+    by_chance_of_another: "random.getrandbits() is called",
+    by_day: "datetime.today() is called",
+}
+
+
+@pytest.mark.parametrize("fn", FOLDED, ids=lambda fn: fn.__name__)
+def test_a_clock_or_chance_that_no_reading_sees_is_found_by_folding(fn):
+    """Although the outcome would be the same for a second, or a year."""
+    with pytest.raises(AssertionError, match=f"not pure, {re.escape(FOLDED[fn])}"):
         holdfast.testing.fold(holdfast.reducer(State)(fn), [Came(1)])
+
+
+def by_c(state: State, event: Came) -> State:
+    return replace(state, total=next(iter(map(operator.methodcaller("__call__"), [getattr(time, "time_ns")]))))  # noqa: B009
+
+
+def test_a_clock_that_only_c_calls_is_found_by_folding_twice():
+    with pytest.raises(AssertionError, match="not pure, the state came out as"):
+        holdfast.testing.fold(holdfast.reducer(State)(by_c), [Came(1)])

@@ -1,11 +1,13 @@
 """Purity: a reducer's function, and what it calls, are read for what is not computing, when it is declared.
 
 Look here when a reducer is refused. The reading is of compiled code: which names it loads, what these are, and on which line. It
-follows the user's own plain functions, in whatever module they are, classes that it makes (`__init__`, `__post_init__`, `__new__`)
-and functions of `functools.partial`. Changes of what is outside are read from the source, if there is one.
+follows the user's own plain functions, in whatever module they are, classes that it makes (`__init__`, `__post_init__`, `__new__`),
+functions of `functools.partial`, and methods and properties of the user's own objects: of globals, of variables around the
+function, of what such an object holds, and of the parameters as they are annotated. No user's code is run for it. Changes of what
+is outside are read from the source, if there is one.
 
-What no reading sees (a clock behind a library or a property) the test kit finds (`holdfast.testing.fold`), and I/O in a running
-reducer pauses it, as in any strict agent.
+What no reading sees the test kit finds (`holdfast.testing.fold`): a clock behind a library, behind an object that the function
+makes or takes out of a list, or behind an operator. And I/O in a running reducer pauses it, as in any strict agent.
 """
 
 from __future__ import annotations
@@ -20,10 +22,11 @@ import sys
 import textwrap
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
-from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, Final
+from types import CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType, UnionType
+from typing import Any, Final, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from holdfast.errors import BadArguments
 from holdfast.values.failures import is_users
@@ -65,6 +68,7 @@ _CHANGES: Final = frozenset(
 _CLOCKS: Final = frozenset({"now", "utcnow", "today"})
 _WRITES: Final = {"STORE_GLOBAL": "changes a global", "DELETE_GLOBAL": "changes a global"}
 _MOST: Final = 1_000  # functions
+_ATTRIBUTES: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 
 
 def check_pure(fn: FunctionType) -> None:
@@ -78,38 +82,92 @@ def check_pure(fn: FunctionType) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Some:
+    """An object of one of these classes, of which nothing else is known."""
+
+    classes: tuple[type, ...]
+
+
+class _Called(NamedTuple):
+    """A function that runs, and the objects that its parameters are known to be."""
+
+    function: FunctionType
+    known: dict[str, Any]
+
+
 def _impure(fn: FunctionType) -> Iterator[tuple[str, str]]:
-    seen: set[int] = set()
-    waiting = [fn]
+    seen: set[tuple[Any, ...]] = set()
+    kept: list[_Called] = []  # so that no id is used again
+    waiting = [_Called(fn, _parameters(fn))]
     while waiting and len(seen) < _MOST:
-        function = waiting.pop()
-        if id(function) in seen:
+        function, known = waiting.pop()
+        place = (id(function), *(each if isinstance(each, _Some) else id(each) for each in known.values()))
+        if place in seen:
             continue
-        seen.add(id(function))
+        seen.add(place)
+        kept.append(_Called(function, known))
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         for code in _codes(function.__code__):
-            for line, what, value in _used(function, code, cells):
+            for line, what, value in _used(function, code, cells, known):
                 if what:
                     generated = code.co_filename.startswith("<")  # by dataclasses, and the like
                     yield (function.__qualname__ if generated else f"{Path(code.co_filename).name}:{line}"), what
                 else:
-                    waiting += [each for each in _functions(value) if _is_own(each)]
-        found = _written_outside(function, cells)
+                    waiting += [_Called(called, known) for called, known in _functions(value) if _is_own(called)]
+        found = _written_outside(function, cells, known)
         if found is not None:
             yield found
 
 
-def _functions(value: Any) -> Iterator[FunctionType]:
+def _parameters(fn: FunctionType) -> dict[str, Any]:
+    """Tell what the parameters of a reducer's function are, as it is annotated."""
+    try:
+        hints = get_type_hints(fn)
+    except Exception:  # noqa: BLE001 - a name that is known only later, or nonsense: who reads the types tells
+        return {}
+    found = {name: _classes(hints[name]) for name in _arguments(fn.__code__) if name in hints}
+    return {name: _Some(classes) for name, classes in found.items() if classes}
+
+
+def _classes(hint: Any) -> tuple[type, ...]:
+    each = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return tuple(kind for kind in each if isinstance(kind, type) and _is_own_class(kind))
+
+
+def _arguments(code: CodeType) -> tuple[str, ...]:
+    return code.co_varnames[: code.co_argcount]
+
+
+def _functions(value: Any) -> Iterator[_Called]:
     """The functions that run if a value is called."""
     if isinstance(value, functools.partial):
         yield from _functions(value.func)
     elif isinstance(value, FunctionType):
-        yield inspect.unwrap(value)
-    elif isinstance(value, classmethod | staticmethod | MethodType):
+        yield _Called(inspect.unwrap(value), {})
+    elif isinstance(value, classmethod | staticmethod):
         yield from _functions(value.__func__)
+    elif isinstance(value, MethodType):
+        yield from (_bound(function, value.__self__) for function, _ in _functions(value.__func__))
+    elif isinstance(value, _Called):
+        yield value
     elif isinstance(value, type):
         made = (vars(value).get(name) for name in ("__new__", "__init__", "__post_init__"))
-        yield from (each for each in made if isinstance(each, FunctionType))
+        yield from (_Called(each, {}) for each in made if isinstance(each, FunctionType))
+    elif _is_own_class(type(value)):
+        yield from _functions(_attribute(value, "__call__"))
+
+
+def _bound(function: FunctionType, owner: Any) -> _Called:
+    """A method, whose first parameter is its object."""
+    return _Called(function, dict(zip(_arguments(function.__code__)[:1], [owner], strict=False)))
+
+
+def _is_own_class(kind: type) -> bool:
+    """Is it a class of the user's?"""
+    module = sys.modules.get(kind.__module__)
+    file = getattr(module, "__file__", None)
+    return isinstance(file, str) and is_users(file)
 
 
 def _is_own(function: FunctionType) -> bool:
@@ -117,7 +175,7 @@ def _is_own(function: FunctionType) -> bool:
     return is_users(function.__code__.co_filename)
 
 
-def _written_outside(function: FunctionType, cells: dict[str, Any]) -> tuple[str, str] | None:
+def _written_outside(function: FunctionType, cells: dict[str, Any], known: dict[str, Any]) -> tuple[str, str] | None:
     """Find where a function changes an object that is not its own: an element, an attribute, or by a method that says so."""
     try:
         lines, first = inspect.getsourcelines(function)
@@ -126,6 +184,7 @@ def _written_outside(function: FunctionType, cells: dict[str, Any]) -> tuple[str
         return None
     code = function.__code__
     inner = {name for each in _codes(code) for name in each.co_varnames + each.co_cellvars}
+    inner -= {name for name, value in known.items() if not isinstance(value, _Some)}  # the object of a method
     for node in ast.walk(tree):
         targets: list[ast.expr] = []
         line = first + getattr(node, "lineno", 1) - 1
@@ -160,11 +219,16 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(constant)
 
 
-def _used(function: FunctionType, code: CodeType, cells: dict[str, Any]) -> Iterator[tuple[int, str, Any]]:
+def _used(
+    function: FunctionType, code: CodeType, cells: dict[str, Any], known: dict[str, Any]
+) -> Iterator[tuple[int, str, Any]]:
     """Every name that code uses: the line, what is wrong with it, and what it is."""
     line, held = code.co_firstlineno, None  # what was loaded last: attributes are of it
-    for each in dis.get_instructions(code):
+    instructions = list(dis.get_instructions(code))
+    known = {name: value for name, value in known.items() if not _is_set(function.__code__, name)}
+    for nth, each in enumerate(instructions):
         line = _line(each) or line
+        part = nth + 1 < len(instructions) and instructions[nth + 1].opname in _ATTRIBUTES  # is only that used of it?
         name = each.argval
         if each.opname in _WRITES or (each.opname == "STORE_DEREF" and name in function.__code__.co_freevars):
             yield line, f"{_WRITES.get(each.opname, 'changes a variable outside')}, {name!r}", None
@@ -173,18 +237,30 @@ def _used(function: FunctionType, code: CodeType, cells: dict[str, Any]) -> Iter
                 yield line, f"imports {name}", None
         elif each.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             held = function.__globals__.get(name, getattr(builtins, str(name), None))
-            yield line, _wrong(str(name), held), held
+            yield line, _wrong(str(name), held), _whole(held, part)
         elif each.opname in ("LOAD_DEREF", "LOAD_CLASSDEREF") and name in cells:
             held = _content(cells[name])
-            yield line, _wrong(str(name), held), held
-        elif each.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            yield line, _wrong(str(name), held), _whole(held, part)
+        elif each.opname in ("LOAD_DEREF", "LOAD_CLASSDEREF"):
+            held = known.get(name)  # a parameter of the function around
+        elif each.opname.startswith("LOAD_FAST"):
+            held = known.get(name[-1] if isinstance(name, tuple) else name) if code is function.__code__ else None
+        elif each.opname in _ATTRIBUTES:
             outer, held = held, _attribute(held, str(name))
             if isinstance(outer, type) and issubclass(outer, date | datetime) and name in _CLOCKS:
                 yield line, f"reads the clock by {outer.__name__}.{name}", None
             elif held is not None:
-                yield line, _wrong(str(name), held), held
+                yield line, _wrong(str(name), held), _whole(held, part)
         elif each.opname not in ("PUSH_NULL", "CACHE", "RESUME", "NOP", "EXTENDED_ARG", "PRECALL"):
             held = None
+
+
+def _whole(value: Any, part: bool) -> Any:
+    """Tell what runs of a value: of an object of which only an attribute is used not the object itself, as if it were called."""
+    runs = isinstance(
+        value, FunctionType | MethodType | _Called | type | classmethod | staticmethod | functools.partial
+    )
+    return None if part and not runs else value
 
 
 def _line(instruction: Any) -> int | None:
@@ -201,18 +277,60 @@ def _content(cell: Any) -> Any:
         return None  # not filled yet
 
 
+@functools.lru_cache(maxsize=1_000)
+def _is_set(code: CodeType, name: str) -> bool:
+    """Does a function give this variable another value?"""
+    return any(
+        instruction.opname.startswith(("STORE_FAST", "STORE_DEREF", "DELETE_FAST"))
+        and name in (instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,))
+        for each in _codes(code)
+        for instruction in dis.get_instructions(each)
+    )
+
+
 def _attribute(value: Any, name: str) -> Any:
-    """An attribute of a module or class. Only our own module makes its attributes when they are asked for."""
-    if isinstance(value, ModuleType) and value.__name__ == "holdfast":
-        return getattr(value, name, None)
-    return vars(value).get(name) if isinstance(value, ModuleType | type) else None
+    """An attribute of a module, a class, or an object of a class of the user's, found without running any code of his.
+
+    Only our own module makes its attributes when they are asked for.
+    """
+    if isinstance(value, ModuleType):
+        return getattr(value, name, None) if value.__name__ == "holdfast" else vars(value).get(name)
+    if isinstance(value, type):
+        return inspect.getattr_static(value, name, None) if _is_own_class(value) else vars(value).get(name)
+    if isinstance(value, _Some):
+        found = [_of_object(each, inspect.getattr_static(each, name, None), value) for each in value.classes]
+        return next((each for each in found if isinstance(each, _Called)), None)
+    if not _is_own_class(type(value)):
+        return None
+    return _of_object(type(value), inspect.getattr_static(value, name, None), value)
+
+
+def _of_object(kind: type, found: Any, owner: Any) -> Any:
+    """Tell what an object's attribute is: the function that runs if it is a method or a property, else what the object holds."""
+    if isinstance(found, property):
+        found = found.fget
+    elif isinstance(found, functools.cached_property):
+        found = found.func
+    elif isinstance(found, MemberDescriptorType):  # a slot
+        try:
+            return None if isinstance(owner, _Some) else found.__get__(owner, kind)
+        except AttributeError:
+            return None
+    if isinstance(found, FunctionType):
+        function = inspect.unwrap(found)
+        return _bound(function, owner) if isinstance(function, FunctionType) else None
+    if isinstance(found, classmethod):
+        return next((_bound(function, kind) for function, _ in _functions(found.__func__)), None)
+    if isinstance(found, staticmethod):
+        return next(_functions(found), None)
+    return found
 
 
 def _wrong(name: str, value: Any) -> str:
     """Tell why this may not be used; empty if it may. A module alone is no harm, what is used of it tells."""
     if value is getattr(builtins, name, builtins):
         return f"uses {name}()" if name in _BUILTINS else ""
-    if value is None or isinstance(value, ModuleType):
+    if value is None or isinstance(value, ModuleType | _Called | _Some):
         return ""
     bound = getattr(value, "__self__", None)
     if bound is not None and not isinstance(bound, type):
