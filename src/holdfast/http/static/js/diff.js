@@ -5,18 +5,31 @@ import { lines, words } from "./difference.js";
 
 /** Two texts, line by line. */
 export function diff(one, other, label = "The change") {
-  const all = lines(one, other);
   const made = [];
-  for (let at = 0; at < all.length; at += 1) {
+  const all = lines(one, other);
+  for (let at = 0; at < all.length; ) {
     const [sign, text] = all[at];
-    if (sign === "…") made.push(h("p.diff-skip", `${text} lines are the same`));
-    else if (sign === "-" && all[at + 1]?.[0] === "+" && all[at - 1]?.[0] !== "-" && all[at + 2]?.[0] !== "+") {
-      const [left, right] = words(text, all[at + 1][1]);
-      made.push(line("-", marked(left)), line("+", marked(right)));
-      at += 1;
-    } else made.push(line(sign, text));
+    const gone = run(all, at, "-");
+    const come = run(all, at + gone.length, "+");
+    if (gone.length && gone.length === come.length) {
+      gone.forEach((before, nth) => {
+        const [left, right] = words(before, come[nth]);
+        made.push(line("-", marked(left)), line("+", marked(right)));
+      });
+      at += 2 * gone.length;
+      continue;
+    }
+    made.push(sign === "…" ? h("p.diff-skip", `${text} lines are the same`) : line(sign, text));
+    at += 1;
   }
   return h("div.diff", { role: "figure", "aria-label": label }, made);
+}
+
+// Lines of one sign from here on. As many taken out as added are told pair by pair.
+function run(all, from, sign) {
+  const found = [];
+  for (let at = from; all[at]?.[0] === sign; at += 1) found.push(all[at][1]);
+  return found;
 }
 
 const marked = (pieces) => pieces.map(([text, differs]) => (differs && text.trim() ? h("mark", text) : text));

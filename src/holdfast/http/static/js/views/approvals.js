@@ -57,10 +57,10 @@ export function open(context) {
     shown = null;
     swap(right, waiting());
     mark(id);
-    const answer = await read(path("api", "approvals", id));
+    const [answer, yours] = await Promise.all([read(path("api", "approvals", id)), read(path("api", "approvals", { mine: true, limit: 1000 }))]);
     if (mine !== own) return;
     if (!answer.ok) return swap(right, h("article.question", h("div.q-scroll", h("div.q-wide", problem(answer.error, () => one(id))))));
-    show(answer.data.approval);
+    show({ ...answer.data.approval, mine: alone || !yours.ok || yours.data.approvals.some((each) => each.id === answer.data.approval.id) });
   };
 
   const show = (item) => {

@@ -12,6 +12,8 @@ export function kindOf(item) {
 /** The glyph of a question. */
 export const lookOf = (item) => (item.kind === "in_doubt" ? "doubt" : "person");
 
+const OF_A_TERMINAL = /^(Approve to |Answer \{|If it is denied|Its idempotency key )/; // the page says it with its buttons and facts
+
 /** The question in a line, and the rest of what it says. What Holdfast asks is long, because a terminal has nothing beside it. */
 export function saidBy(item) {
   const text = item.question.trim();
@@ -20,7 +22,9 @@ export function saidBy(item) {
     return [first, rest.join("\n").trim()];
   }
   const found = /^.*?[.?](?=\s+[A-Z"{]|$)/s.exec(text);
-  return found ? [cut(found[0], 300), text.slice(found[0].length).trim()] : [cut(text, 300), ""];
+  if (!found) return [cut(text, 300), ""];
+  const rest = text.slice(found[0].length).split(/(?<=[.?])\s+(?=[A-Z])/).filter((each) => !OF_A_TERMINAL.test(each.trim()));
+  return [cut(found[0], 300), rest.join(" ").trim()];
 }
 
 /** What holds if nobody decides. */

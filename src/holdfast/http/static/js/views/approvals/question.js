@@ -45,7 +45,7 @@ export class Question {
   }
 
   get decidable() {
-    return this.open && may("decide");
+    return this.open && may("decide") && this.item.mine !== false;
   }
 
   // Top
@@ -177,6 +177,7 @@ export class Question {
   #drawActs() {
     if (!this.open) return swap(this.acts, h("div", h("p.dim", `It is ${ended(this.item)}${this.item.decided_by ? ` by ${this.item.decided_by}` : ""}. Nothing is left to decide.`)));
     if (!may("decide")) return swap(this.acts, h("div", h("p.dim", "Your token may look and not decide.")));
+    if (!this.decidable) return swap(this.acts, h("div", h("p.dim", `It is for ${people(this.item.to, get("me"))}${this.item.not_by?.includes(get("me").name) ? ", and not for you, who started it" : ", not for you"}.`)));
     const { narrow } = this;
     const bad = (this.errors ?? []).length > 0 && this.kind !== "ask";
     const buttons = this.#choices().map(({ text, kind, key, name, does, needs }) => button(text, { kind, key: narrow ? undefined : key, name, onclick: does, disabled: needs && bad }));
@@ -275,11 +276,11 @@ export class Question {
           if (at && this.form) this.form.show([{ path: at, message: sent.error.message }]);
           return false;
         }
-        return sent;
+        return { ...sent, how: made.decision };
       },
     });
     if (!answer) return;
-    if (answer.ok) return this.done(answer.data.approval, decision?.decision ?? "answer");
+    if (answer.ok) return this.done({ ...answer.data.approval, mine: answer.how !== "delegate" }, answer.how);
     await this.#refused(answer);
   }
 

@@ -1,0 +1,75 @@
+"""Debian's chromium, driven by playwright: pages of people who are signed in, and what they must never do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import contextmanager
+
+import pytest
+
+FLAGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+CHROMIUM = "/usr/bin/chromium"
+DESK = {"width": 1440, "height": 900}
+PHONE = {"width": 390, "height": 844}
+KNOWN = ("Permissions-Policy", "Failed to load resource")  # what the browser itself says of headers and refusals
+
+
+def missing(what):
+    """Skip loudly, or fail where the machine must have it."""
+    if os.environ.get("CI"):
+        pytest.fail(what)
+    pytest.skip(what)
+
+
+@contextmanager
+def chromium():
+    """A browser; each page of it is somebody of their own."""
+    if shutil.which(CHROMIUM) is None:
+        missing("chromium is not installed, so the page is not tested: apt-get install chromium")
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+class Visitor:
+    """Somebody with a page, who is signed in; what the page complains of is in `complaints`."""
+
+    def __init__(self, browser, address, token, *, size=DESK, dark=False):
+        self.address = address
+        self.complaints = []
+        self.context = browser.new_context(
+            viewport=size, color_scheme="dark" if dark else "light", has_touch=size is PHONE, reduced_motion="reduce",
+            timezone_id="UTC", base_url=address,
+        )  # fmt: skip
+        self.context.set_default_timeout(30_000)
+        self.page = self.context.new_page()
+        self.page.on("pageerror", lambda error: self.complaints.append(f"{error}\n{error.stack}"))
+        self.page.on("console", self._heard)
+        if token:
+            self.sign_in(token)
+
+    def _heard(self, message):
+        if message.type in ("error", "warning") and not any(each in message.text for each in KNOWN):
+            self.complaints.append(message.text)
+
+    def sign_in(self, token):
+        self.page.goto("/sign-in")
+        self.page.fill("#token", token)
+        self.page.click("button[type=submit]")
+        self.page.wait_for_selector("header.bar nav")
+
+    def goto(self, path, wanted):
+        """Open a path and wait for an element of it."""
+        self.page.goto(path)
+        self.page.wait_for_selector(wanted)
+        return self.page
+
+    def leave(self):
+        assert self.complaints == []
+        self.context.close()
