@@ -285,3 +285,20 @@ async def reply(customer: str, prompt: str) -> str:
 @holdfast.agent
 async def listener(topic: str) -> str:
     return await holdfast.receive(topic, str)
+
+
+# What others wrote
+
+
+@holdfast.step
+async def whisper(text: str) -> str:
+    return text
+
+
+@holdfast.agent
+async def shout(text: str) -> str:
+    await holdfast.note(text)
+    await holdfast.progress(1, 2, text)
+    await whisper(text)
+    decision = await holdfast.approve(text, show={"text": text, text[:40]: [text]}, edit=True)
+    return text if decision else "no"

@@ -12,9 +12,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import holdfast
 
@@ -93,6 +96,16 @@ class Scene:
         self.address = _until(lambda: re.search(r"http://[\d.]+:\d+", log.read_text()), log).group()
         return process
 
+    def act(self, do: Callable[[holdfast.Client], Awaitable[Any]]) -> Any:
+        """Do something from outside, in a thread of its own, because the browser's driver has a loop in this one."""
+
+        async def acting() -> Any:
+            async with holdfast.open(self.url) as hf:
+                return await do(hf)
+
+        with ThreadPoolExecutor(1) as other:
+            return other.submit(lambda: asyncio.run(acting())).result(150)
+
     def stop(self) -> None:
         self.hold.unlink(missing_ok=True)
         for process in self.processes:
@@ -135,42 +148,41 @@ async def _served(hf: holdfast.Client, agent: str) -> None:
             await asyncio.sleep(0.05)
 
 
-async def _fill(scene: Scene) -> None:
-    async with holdfast.open(scene.url) as hf:
-        scene.hold.touch()
-        old = scene.worker("gull", "old_agents.py")
-        await _served(hf, "report")
-        await hf.start("report", "q1", id="migrate-old-7", labels={"quarter": "q1"})
-        await _status(hf, ("migrate-old-7", "waiting"))
-        old.send_signal(signal.SIGTERM)
-        await asyncio.to_thread(old.wait)
-        await hf.get("migrate-old-7").send("go", "on")
-        fox = scene.worker("fox")
-        await _served(hf, "atlas")
-        for agent, args, id, labels in STARTED:
-            await hf.acting_as("ana").start(agent, *args, id=id, labels=labels)
-        await hf.acting_as("bo").start("briefing", "later", id="brief-friday", after="6h")
-        await _status(
-            hf, ("payout-8841", "running"), ("invoice-20260716-0031", "running"), ("noor", "waiting"),
-            ("tides-12", "waiting/retry"), ("scan-lisbon", "waiting/person"), ("seek-keys", "waiting/person"),
-            ("lisbon-tile-0117", "failed"), ("cleanup-0716", "completed"), ("support-u4471-39", "waiting/conversation"),
-            ("shrimp-3", "waiting"), ("paused-1", "waiting"),
-        )  # fmt: skip
-        await asyncio.sleep(1.0)  # so that there is something of the fan that the kill cuts
-        fox.kill()
-        await asyncio.to_thread(fox.wait)
-        scene.worker("heron")
-        await _status(
-            hf, ("payout-8841", "waiting/person"), ("invoice-20260716-0031", "running"), ("otters-2026-07", "running")
-        )
-        bo = holdfast.Actor("bo", groups=["it-admins"])
-        (asked,) = await hf.approvals(run="noor")
-        await hf.approve(asked, by=bo, note="Known her for years.")
-        (asked,) = await hf.approvals(run="refund-5521")
-        await hf.deny(asked, by=bo, note="The parcel arrived.")
-        await hf.get("shrimp-3").cancel(by="bo", reason="no budget left for shrimp")
-        await hf.get("paused-1").pause(by="bo", reason="until the new prices are in")
-        await _status(hf, ("shrimp-3", "cancelled"), ("paused-1", "paused"), ("refund-5521", "completed"))
+async def _fill(scene: Scene, hf: holdfast.Client) -> None:
+    scene.hold.touch()
+    old = scene.worker("gull", "old_agents.py")
+    await _served(hf, "report")
+    await hf.start("report", "q1", id="migrate-old-7", labels={"quarter": "q1"})
+    await _status(hf, ("migrate-old-7", "waiting"))
+    old.send_signal(signal.SIGTERM)
+    await asyncio.to_thread(old.wait)
+    await hf.get("migrate-old-7").send("go", "on")
+    fox = scene.worker("fox")
+    await _served(hf, "atlas")
+    for agent, args, id, labels in STARTED:
+        await hf.acting_as("ana").start(agent, *args, id=id, labels=labels)
+    await hf.acting_as("bo").start("briefing", "later", id="brief-friday", after="6h")
+    await _status(
+        hf, ("payout-8841", "running"), ("invoice-20260716-0031", "running"), ("noor", "waiting"),
+        ("tides-12", "waiting/retry"), ("scan-lisbon", "waiting/person"), ("seek-keys", "waiting/person"),
+        ("lisbon-tile-0117", "failed"), ("cleanup-0716", "completed"), ("support-u4471-39", "waiting/conversation"),
+        ("shrimp-3", "waiting"), ("paused-1", "waiting"),
+    )  # fmt: skip
+    await asyncio.sleep(1.0)  # so that there is something of the fan that the kill cuts
+    fox.kill()
+    await asyncio.to_thread(fox.wait)
+    scene.worker("heron")
+    await _status(
+        hf, ("payout-8841", "waiting/person"), ("invoice-20260716-0031", "running"), ("otters-2026-07", "running")
+    )
+    bo = holdfast.Actor("bo", groups=["it-admins"])
+    (asked,) = await hf.approvals(run="noor")
+    await hf.approve(asked, by=bo, note="Known her for years.")
+    (asked,) = await hf.approvals(run="refund-5521")
+    await hf.deny(asked, by=bo, note="The parcel arrived.")
+    await hf.get("shrimp-3").cancel(by="bo", reason="no budget left for shrimp")
+    await hf.get("paused-1").pause(by="bo", reason="until the new prices are in")
+    await _status(hf, ("shrimp-3", "cancelled"), ("paused-1", "paused"), ("refund-5521", "completed"))
 
 
 @contextmanager
@@ -182,7 +194,7 @@ def scene(folder: Path, url: str | None = None, port: int = 0):
         made.token("ana", "--group", "it-admins", "--group", "editors")
         made.token("bo", "--group", "it-admins")
         made.token("eve", "--read-only")
-        asyncio.run(_fill(made))
+        made.act(lambda hf: _fill(made, hf))
         made.serve(port)
         yield made
     finally:

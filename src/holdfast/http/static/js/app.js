@@ -32,7 +32,7 @@ const context = (params) => ({ params, query: new URLSearchParams(location.searc
 async function route() {
   const { view: name, params } = viewOf(location.pathname.slice(base.pathname.length));
   if (name !== "sign-in" && !get("me") && !(await known())) return;
-  if (name === "home") return go(may("read") ? (get("me").question ? path("approvals", get("me").question) : "runs") : "approvals", { replace: true });
+  if (name === "home") return go(get("me").question ? path("approvals", get("me").question) : may("read") ? "runs" : "approvals", { replace: true });
   if (view?.name === name && view.opened?.changed?.(context(params)) === true) return;
   const before = view;
   close(before);
@@ -62,6 +62,7 @@ function close(before) {
 async function known() {
   const answer = await read("api/me");
   if (answer.ok) {
+    if (/^#(code|link)=/.test(location.hash)) history.replaceState(null, "", location.pathname + location.search); // who is in needs no door
     set({ me: answer.data });
     began();
     return true;

@@ -28,7 +28,7 @@ export function open({ query, go }) {
     field.value = "";
     set({ me: null });
     const inside = /^(?!\/\/)(?!.*:\/\/)(?!sign-in)/.test(to) ? to : "";
-    go(inside || "runs", { replace: true });
+    go(inside || new URL(document.baseURI).pathname, { replace: true });
   };
 
   const form = h("form", { novalidate: true, onsubmit: (event) => {

@@ -1,0 +1,168 @@
+"""Questions: the form of every type, the change beside it, one sheet before a decision, and what others did meanwhile."""
+
+import json
+
+import pytest
+from playwright.sync_api import expect
+
+import holdfast
+
+pytestmark = pytest.mark.slow
+
+
+def ask(stage, agent, *args, id):
+    """Start a run that asks, and wait for its question."""
+
+    async def asking(hf):
+        run = await hf.acting_as("bo").start(agent, *args, id=id)
+        return await run.wait_for_question()
+
+    return stage.act(asking)
+
+
+def look(stage, id):
+    return stage.act(lambda hf: hf.approval(id))
+
+
+def test_a_change_on_a_phone_is_told_confirmed_and_decided_as_it_was_seen(stage, visit):
+    question = ask(stage, "privileges", "kim", id="kim")
+    ana = visit("ana", phone=True)
+    page = ana.goto("/approvals", ".inbox-item")
+    assert page.locator("header.bar nav").is_visible()
+    page.tap(".inbox-item:has-text('kim')")
+    page.wait_for_selector(".pick-pill")
+    assert page.locator("header.bar nav").is_hidden()  # nothing is beside the two buttons
+    page.tap(".pick-pill:has-text('admin')")
+    page.fill("[aria-label=Days]", "140")
+    expect(page.locator(".hint.wrong:visible")).to_have_text("at most 90")
+    expect(page.locator(".q-buttons .primary")).to_be_disabled()
+    page.fill("[aria-label=Days]", "14")
+    expect(page.locator(".q-buttons .primary")).to_have_text("Approve staff, code, 14 days")
+    expect(page.locator(".q-change .diff-line.del").nth(0)).to_contain_text('"admin"')
+    sent = []
+    page.on("request", lambda request: sent.append(request) if request.method == "POST" else None)
+    page.tap(".q-buttons .primary")
+    expect(page.locator("dialog")).to_contain_text("Approve staff, code, 14 days?")
+    assert sent == []  # the first tap decides nothing
+    page.fill("dialog input", "two weeks will do")
+    page.tap("dialog button[type=submit]")
+    expect(page.locator(".q-said")).to_contain_text("two weeks will do")
+    (request,) = sent
+    said = json.loads(request.post_data)
+    assert said["digest"] == question.digest
+    assert said["data"] == {
+        "account": "kim",
+        "groups": ["staff", "code"],
+        "days": 14,
+        "reason": "backend engineer, team Harbour",
+    }
+    assert request.headers["x-holdfast-page"] == "1"
+    kept = look(stage, question.id)
+    assert (kept.status, kept.data["days"], kept.votes[0].by) == ("open", 14, "ana")
+
+
+def test_an_answer_has_a_control_for_every_type(stage, visit):
+    question = ask(stage, "travel", "lee", id="lee")
+    page = visit("ana").goto(f"/approvals/{question.id}", ".form")
+    page.click("text=Answer >> nth=-1")
+    expect(page.locator(".hint.wrong:visible").first).to_have_text("city is needed")
+    page.click(".pick-pill:has-text('Porto')")
+    page.fill("[aria-label=When]", "2026-12-24")
+    page.fill("[aria-label=Nights]", "3")
+    page.fill("[aria-label='At Least']", "12.5")
+    page.click(".pick-pill:has-text('no')")
+    for name in ("ana", "bo"):
+        page.fill("[aria-label='Add to People']", name)
+        page.press("[aria-label='Add to People']", "Enter")
+    page.fill("[aria-label='Meals, as JSON']", '{"lunch": ')
+    expect(page.locator(".hint.wrong:visible").last).to_contain_text("it is no JSON")
+    page.fill("[aria-label='Meals, as JSON']", '{"lunch": 2}')
+    page.fill("[aria-label=Leaves]", "2026-12-24T08:30:00")
+    page.click(".q-buttons .primary")
+    page.click("dialog button[type=submit]")
+    expect(page.locator(".q-meta")).to_contain_text("answered by ana")
+    kept = look(stage, question.id)
+    assert kept.data == {
+        "city": "Porto", "when": "2026-12-24", "nights": 3, "at_least": 12.5, "window": False, "people": ["ana", "bo"],
+        "meals": {"lunch": 2}, "leaves": "2026-12-24T08:30:00.000Z",
+    }  # fmt: skip
+
+
+def test_two_people_at_once_the_second_sees_who_when_and_the_change(stage, visit):
+    question = ask(stage, "refund", 12.0, id="refund-12")
+    ana, bo = visit("ana"), visit("bo")
+    first, second = (each.goto(f"/approvals/{question.id}", ".q-buttons .primary") for each in (ana, bo))
+    second.route("**/api/events**", lambda route: route.abort())  # so that only the answer tells
+    second.reload()
+    second.wait_for_selector(".q-buttons .primary")
+    second.fill("[aria-label=Note]", "mine was longer")
+    first.fill("textarea", '{"amount": 10.0, "order": "A-5521"}')
+    first.click(".q-buttons .primary")
+    first.click("dialog button[type=submit]")
+    expect(first.locator(".q-meta")).to_contain_text("approved by ana")
+    second.click(".q-buttons .primary")
+    second.click("dialog button[type=submit]")
+    told = second.locator(".q-told")
+    expect(told).to_contain_text("ana approved it")
+    expect(told).to_contain_text("with a change")
+    expect(told.locator(".diff-line.add")).to_contain_text("10")
+
+
+def test_a_value_that_changed_while_one_looked_is_shown_and_nothing_is_decided(stage, visit):
+    question = ask(stage, "privileges", "sam", id="sam")
+    bo = visit("bo")
+    page = bo.goto(f"/approvals/{question.id}", ".q-buttons .primary")
+    page.route("**/api/events**", lambda route: route.abort())
+    page.reload()
+    page.wait_for_selector(".pick-pill")
+
+    other = holdfast.Actor("ana", groups=["it-admins"])
+    stage.act(lambda hf: hf.approve(question, by=other, data={**question.data, "days": 7}))
+    page.fill("[aria-label=Days]", "20")
+    page.click(".q-buttons .primary")
+    page.click("dialog button[type=submit]")
+    told = page.locator(".q-told")
+    expect(told).to_contain_text("changed it while you looked. Nothing was decided.")
+    expect(told.locator("pre")).to_have_count(3)
+    told.locator("text=Keep mine").click()
+    expect(page.locator("[aria-label=Days]")).to_have_value("20")
+    expect(page.locator(".q-change")).to_contain_text("ana's yes was for the value before")
+
+
+def test_doubt_is_resolved_by_what_a_person_knows(stage, visit):
+    page = visit("ana").goto("/approvals", ".inbox-item")
+    page.click(".inbox-item:has-text('wire(')")
+    expect(page.locator(".facts")).to_contain_text("hf_")
+    expect(page.locator(".q-buttons .button")).to_have_text(
+        ["Pass on…p", "Fail the step…d", "It did not, run it…r", "It happened…a"]
+    )
+    page.click("h1")
+    page.keyboard.press("a")
+    expect(page.locator("dialog")).to_contain_text("it does not run again")
+    page.keyboard.press("Escape")
+    expect(page.locator("dialog")).to_have_count(0)
+
+
+def test_offline_nothing_is_decided_and_nothing_is_queued(stage, visit):
+    question = ask(stage, "refund", 3.0, id="refund-3")
+    ana = visit("ana")
+    page = ana.goto(f"/approvals/{question.id}", ".q-buttons .primary")
+    ana.context.set_offline(True)
+    page.click(".q-buttons .primary")
+    page.click("dialog button[type=submit]")
+    expect(page.locator("dialog .problem")).to_contain_text("You are offline; nothing was decided.")
+    ana.context.set_offline(False)
+    assert look(stage, question.id).status == "open"
+
+
+def test_a_link_opens_one_question_for_one_person(stage, visit):
+    question = ask(stage, "refund", 5.0, id="refund-5")
+
+    made = stage.act(lambda hf: hf.approval_link(question, by="cyd", expires="1h"))
+    cyd = visit(None, phone=True)
+    page = cyd.goto(f"/approvals/{question.id}#link={made.rpartition('link=')[2]}", ".q-buttons .primary")
+    assert "link=" not in page.url
+    assert look(stage, question.id).status == "open"  # to look decides nothing
+    page.tap(".q-buttons .primary")
+    page.tap("dialog button[type=submit]")
+    expect(page.locator(".q-meta")).to_contain_text("approved by cyd")

@@ -1,0 +1,102 @@
+"""The list of runs: how each stands and what happens in it, filters that are addresses, and rows that do not jump."""
+
+import re
+import signal
+
+import pytest
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.slow
+
+STANDS = {
+    "otters-2026-07": "running", "noor": "waiting", "scan-lisbon": "asks", "tides-12": "retrying",
+    "brief-thursday": "waiting", "brief-friday": "ready", "lisbon-tile-0117": "failed", "cleanup-0716": "completed",
+    "shrimp-3": "cancelled", "paused-1": "paused", "migrate-old-7": "no worker",
+}  # fmt: skip
+
+
+def row(page, id):
+    return page.locator(f'tr[data-row="{id}"]')
+
+
+def test_every_state_is_a_shape_and_a_word_and_what_happens_is_a_sentence(visit):
+    page = visit("ana").goto("/runs", "tr[data-row]")
+    for id, word in STANDS.items():
+        expect(row(page, id).locator(".standing")).to_have_text(word)
+        assert row(page, id).locator("svg.glyph").count() == 1
+    expect(row(page, "lisbon-tile-0117").locator(".doing")).to_contain_text("ValueError: request of 628 tokens")
+    expect(row(page, "shrimp-3").locator(".doing")).to_contain_text("no budget left for shrimp")
+    expect(row(page, "brief-thursday").locator(".doing")).to_contain_text(re.compile(r"sleeps until .* left"))
+    expect(row(page, "migrate-old-7").locator(".doing")).to_contain_text("waits for a worker with version 1 of report")
+    expect(row(page, "scan-lisbon").locator(".spent")).to_have_text("$2.00 / 2")
+    assert page.locator('tr[data-row*="privileges"]').count() == 0  # children stand under their parents, in the tree
+    assert page.evaluate("document.querySelectorAll('*').length") < 2_500
+
+
+def test_a_filter_is_an_address(visit):
+    page = visit("ana").goto("/runs?q=label%3Adesk%3Dnature", "tr[data-row]")
+    expect(page.locator("tr[data-row]")).to_have_count(4)
+    page.click(".token button")
+    expect(row(page, "noor")).to_be_visible()
+    page.fill(".query input", "otters")
+    page.press(".query input", "Enter")
+    expect(row(page, "noor")).to_have_count(0)
+    assert page.url.endswith("/runs?q=otters")
+    page.go_back()
+    expect(row(page, "noor")).to_be_visible()
+    page.click("[role=tab]:has-text('Failed')")
+    expect(page.locator("tr[data-row]")).to_have_count(1)
+    assert "status=failed" in page.url
+    page.goto("/runs?q=agent%3Anobody+waits%3Aperson")
+    expect(page.locator(".empty")).to_contain_text("No run of agent nobody, that waits for a person")
+    page.click("text=Take the last condition away")
+    assert page.url.endswith("/runs?q=agent%3Anobody")
+
+
+def test_a_new_run_waits_behind_a_button_and_no_row_moves(stage, visit):
+    page = visit("ana").goto("/runs", "tr[data-row]")
+    before = page.locator("tr[data-row]").first.get_attribute("data-row")
+    place = row(page, "otters-2026-07").bounding_box()
+    stage.act(lambda hf: hf.start("listener", "later", id="news-1"))
+    button = page.locator(".news")
+    expect(button).to_have_text("1 new run", timeout=15_000)
+    assert page.locator("tr[data-row]").first.get_attribute("data-row") == before
+    assert row(page, "otters-2026-07").bounding_box() == place
+    button.click()
+    expect(row(page, "news-1")).to_be_visible()
+    expect(button).to_have_count(0)
+    stage.act(lambda hf: hf.get("news-1").cancel(by="ana", reason="enough"))
+    expect(row(page, "news-1").locator(".standing")).to_have_text("cancelled", timeout=15_000)
+
+
+def test_rows_are_chosen_by_keys_and_the_bar_offers_what_fits(visit):
+    page = visit("ana").goto("/runs", "tr[data-row]")
+    row(page, "paused-1").focus()
+    page.keyboard.press("x")
+    expect(page.locator(".many")).to_contain_text("1 chosen")
+    expect(page.locator(".many button:has-text('Resume')")).to_be_visible()
+    assert page.locator(".many button:has-text('Pause')").count() == 0
+    row(page, "shrimp-3").focus()
+    page.keyboard.press("x")
+    expect(page.locator(".many a:has-text('Compare')")).to_have_attribute("href", "compare?a=paused-1&b=shrimp-3")
+    page.click(".many button:has-text('Cancel')")
+    expect(page.locator("dialog")).to_contain_text("Cancel 1 run?")
+    page.click("dialog button:has-text('Back')")
+    page.keyboard.press("Escape")
+    expect(page.locator(".many")).to_have_count(0)
+
+
+def test_a_server_that_dies_stops_the_clock_and_one_that_comes_back_is_caught_up_with(stage, visit):
+    page = visit("ana").goto("/runs", "tr[data-row]")
+    expect(page.locator(".live")).to_have_text("live")
+    port = int(stage.address.rpartition(":")[2])
+    server = next(each for each in stage.processes if "serve" in each.args)
+    stage.processes.remove(server)
+    server.send_signal(signal.SIGKILL)
+    server.wait()
+    expect(page.locator(".live.lost")).to_contain_text("as of", timeout=20_000)
+    stage.act(lambda hf: hf.start("listener", "later", id="while-away"))
+    stage.serve(port)
+    expect(page.locator(".live")).to_have_text("live", timeout=40_000)
+    expect(page.locator(".news")).to_have_text("1 new run", timeout=20_000)
+    stage.act(lambda hf: hf.get("while-away").cancel(by="ana"))
