@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from holdfast.client.bundles import Bundle, Imported, MoveReceipt
     from holdfast.client.calls import OpenCall
     from holdfast.client.client import Client, open, restore_backup
+    from holdfast.client.control import Bulk, Refusal
     from holdfast.client.conversations import ConversationInfo, Message, Transcript
     from holdfast.client.forks import ForkInfo
     from holdfast.client.history import CheckpointInfo, MessageInfo, Pending, Snapshot, State, StepInfo
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.client.rehearsal import Checked
     from holdfast.client.run import Receipt, Run
     from holdfast.client.schedules import ScheduleHandle, ScheduleInfo
+    from holdfast.client.search import Found, FoundQuestion, FoundRun
     from holdfast.client.streams import Chunk, StreamInfo
     from holdfast.client.tokens import Token
     from holdfast.client.triggers import DeliveryInfo, TriggerInfo
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
         BadArguments,
         BadBundle,
         BudgetExceeded,
+        Changed,
         ConversationBusy,
         Expired,
         HoldfastError,
@@ -131,10 +134,12 @@ __all__ = [
     "Batch",
     "Budget",
     "BudgetExceeded",
+    "Bulk",
     "Bundle",
     "CallGroup",
     "CallSample",
     "Change",
+    "Changed",
     "Checked",
     "CheckpointInfo",
     "Child",
@@ -159,6 +164,9 @@ __all__ = [
     "Fallback",
     "ForkInfo",
     "Forked",
+    "Found",
+    "FoundQuestion",
+    "FoundRun",
     "Frame",
     "HoldfastError",
     "Imported",
@@ -199,6 +207,7 @@ __all__ = [
     "Reason",
     "Receipt",
     "Reducer",
+    "Refusal",
     "Remaining",
     "Replay",
     "Resource",
@@ -294,6 +303,8 @@ _HOMES = {
     "holdfast.verbs.announcements": "next_event publish",
     "holdfast.words.budget": "Budget Remaining",
     "holdfast.client.outline": "CallGroup CallSample Outline",
+    "holdfast.client.control": "Bulk Refusal",
+    "holdfast.client.search": "Found FoundQuestion FoundRun",
     "holdfast.client.client": "Client open restore_backup",
     "holdfast.client.conversations": "ConversationInfo Message Transcript",
     "holdfast.declare": "Agent NOT_DONE NotDone Step agent step",
@@ -302,7 +313,7 @@ _HOMES = {
         "AlreadyDecided BadArguments BadBundle BudgetExceeded ConversationBusy Expired HoldfastError InDoubt LeafError "
         "LoopDetected NewerJournal "
         "NondeterminismError NotAllowed NotInRun NotStorable Permanent RetryAfter RunActive RunCancelled "
-        "RunExists RunFailed RunFinished RunPaused Stale StepFailed StepTimeout StoreUnavailable Unanswered Unconfirmed "
+        "Changed RunExists RunFailed RunFinished RunPaused Stale StepFailed StepTimeout StoreUnavailable Unanswered Unconfirmed "
         "UnknownAgent "
         "UnknownApproval UnknownNotification UnknownRun UnknownSchedule UnknownTrigger "
     ),

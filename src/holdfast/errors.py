@@ -371,6 +371,19 @@ class RunExists(HoldfastError):
     """
 
 
+class Changed(HoldfastError):
+    """More runs fit by now than was expected. Nothing was done.
+
+    Example:
+        ```python
+        try:
+            await hf.bulk("cancel", agent="report", expect=0)
+        except holdfast.Changed as error:
+            print(error)
+        ```
+    """
+
+
 class AlreadyDecided(HoldfastError):
     """This question was decided before.
 

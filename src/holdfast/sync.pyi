@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, Generic, Literal, ParamSpec, Self, TypeVar, ov
 from holdfast.client.approvals import Approval
 from holdfast.client.bundles import Bundle, Imported, MoveReceipt
 from holdfast.client.calls import OpenCall
+from holdfast.client.control import Bulk
 from holdfast.client.conversations import ConversationInfo, Message
 from holdfast.client.forks import ForkInfo
 from holdfast.client.history import CheckpointInfo, Pending
@@ -34,7 +35,7 @@ from holdfast.words.people import Actor
 from holdfast.words.retry import Retry
 from holdfast.words.schedules import Schedule
 from holdfast.words.spent import Spent
-from holdfast.words.triggers import Delivery
+from holdfast.words.triggers import Action, Delivery
 from holdfast.worker.settings import Settings
 
 P = ParamSpec("P")
@@ -1271,6 +1272,33 @@ class Client:
 
         Raises:
             BadArguments: Nothing says which, or a state cannot be used.
+        """
+
+    def bulk(
+        self,
+        action: Action,
+        *,
+        ids: Iterable[str] | None = ...,
+        expect: int | None = ...,
+        reason: str = ...,
+        by: str = ...,
+        within: Duration = ...,
+        **which: Any,
+    ) -> Bulk:
+        """Pause, resume, cancel, retry or delete many runs: these, or all that fit. What one of them refuses stops no other.
+
+        Args:
+            action: What is to be done to each: "pause", "resume", "cancel", "retry" or "delete".
+            ids: The runs, at most 1,000.
+            expect: How many are expected to fit; nothing is done if more than a tenth more do.
+            reason: Why, for a pause or a cancel.
+            by: Who does it.
+            within: How long it may take; `left` says for how many there was no time.
+            which: The filters of `hf.runs`, instead of `ids`; at most 10,000 runs may fit.
+
+        Raises:
+            BadArguments: Nothing says which, too many fit, or a filter cannot be used.
+            Changed: More fit than was expected. Nothing was done.
         """
 
     def notify(

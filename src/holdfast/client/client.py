@@ -20,7 +20,7 @@ from holdfast.client.announcements import Announcements
 from holdfast.client.approvals import Questions, Room
 from holdfast.client.aside import aside
 from holdfast.client.bundles import Bundles
-from holdfast.client.control import Control
+from holdfast.client.control import BULK_PAGE, Control
 from holdfast.client.conversations import Conversations
 from holdfast.client.filter import Which, checked_order, filter_of, read_place, whole_filter
 from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo, bury_owners, infos_of
@@ -31,6 +31,7 @@ from holdfast.client.refusals import Refusals
 from holdfast.client.rehearsal import Rehearsals
 from holdfast.client.run import Run
 from holdfast.client.schedules import Schedules
+from holdfast.client.search import Search
 from holdfast.client.tokens import Tokens
 from holdfast.client.triggers import Triggers
 from holdfast.client.waiters import Waiters
@@ -187,6 +188,7 @@ class Client(
     Notifications,
     Rehearsals,
     Schedules,
+    Search,
     Tokens,
     Triggers,
     Bundles,
@@ -669,6 +671,9 @@ class Client(
         if await bury_owners(self.store, rows):
             rows = await read()
         return await infos_of(self.store, rows)
+
+    async def _some(self, which: Mapping[str, Any], after: str | None) -> list[RunInfo]:
+        return await self.runs(**which, limit=BULK_PAGE, after=after)
 
     async def count_runs(
         self,

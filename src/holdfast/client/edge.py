@@ -243,6 +243,10 @@ class Edge:
                     yield now
                 await self._hf._pause_for(heard)
 
+    async def family_size(self, run: str) -> tuple[int, int]:
+        """Count the events of a root run and all below it, and the bytes that they hold."""
+        return await self._hf.store.family_size(run)
+
     async def untaken(self, row: RunRow) -> list[Signal]:
         """List what came to a run since a worker last took from its inbox."""
         return await self._hf.store.inbox(row.id, row.inbox_seen)

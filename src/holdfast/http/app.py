@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 
 from starlette.applications import Starlette
@@ -50,6 +51,7 @@ def application(hf: Client, guard: Tokens, followers: Followers) -> Starlette:
     failures = {HTTPException: _lost, Exception: _failed}
     app = Starlette(routes=routes, middleware=[Middleware(OwnPages)], exception_handlers=failures)
     app.router.redirect_slashes = False
+    app.state.bundles = asyncio.Semaphore(1)
     app.state.ways = SignIn(token=True, oidc=None)
     return app
 

@@ -10,7 +10,6 @@ The status of one of our exceptions is in `STATUSES`, its code is the name of it
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -23,6 +22,7 @@ from holdfast.errors import HoldfastError
 from holdfast.values.text import cut
 from holdfast.words.harmless import logger
 from holdfast.words.statuses import STATUSES
+from holdfast.words.statuses import code_of as code
 
 _MOST_SAID: Final = 4_000  # characters: a message names what was sent
 _MOST_OF_ONE: Final = 200  # characters of a text among the details
@@ -33,6 +33,7 @@ HINTS: Final[dict[type[HoldfastError], str]] = {
     errors.AlreadyDecided: "GET /api/approvals/{id} shows how it stands now.",
     errors.BadArguments: "/openapi.json says what each path takes.",
     errors.BudgetExceeded: "POST /api/runs/{id}/retry with a larger budget lets it go on.",
+    errors.Changed: "Look at the list again; then send the number that fit now as `expect`.",
     errors.ConversationBusy: "Try again when the run that has it has left it.",
     errors.Expired: "Nothing is to be done: the run went on with its default.",
     errors.NewerJournal: "Upgrade this server.",
@@ -75,6 +76,7 @@ REFUSALS: Final[dict[str, tuple[int, str]]] = {
     "not_json": (415, "Send `Content-Type: application/json`; with curl: --json '{}'."),
     "too_many_tries": (429, "Wait a minute, then send a token that is good; `holdfast token NAME` makes one."),
     "internal": (500, "The server's log says more. Nothing is known to be lost; ask again."),
+    "cannot_sign": (503, "On the server's computer, `holdfast key new NAME` makes a key that signs bundles."),
     "cannot_verify": (503, "The server's log says what it lacks. Send it again when that is mended."),
     "too_busy": (503, "Try again in a few seconds, or ask another server."),
 }
@@ -93,11 +95,7 @@ class Refused(Exception):
 
 def code_of(kind: type[HoldfastError]) -> str:
     """`RunExists` is run_exists."""
-    return _snake(kind.__name__)
-
-
-def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    return code(kind.__name__)
 
 
 def problem(error: Exception) -> tuple[int, dict[str, Any], Mapping[str, str] | None]:
@@ -139,5 +137,5 @@ def _bounded(value: Any) -> Any:
 
 def codes() -> dict[str, int]:
     """Every code that an error can have, with its status: those of our exceptions, and what only a server refuses."""
-    found = {_snake(name): status for name, status in STATUSES.items()}
+    found = {code(name): status for name, status in STATUSES.items()}
     return found | {code: status for code, (status, _) in REFUSALS.items()}

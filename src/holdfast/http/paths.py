@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from holdfast.client.control import Bulk
 from holdfast.client.info import RunEvent
 from holdfast.client.outline import Outline
+from holdfast.client.search import Found
 from holdfast.client.streams import Chunk
 from holdfast.http import (
     announcements,
     approvals,
     audit,
+    bulk,
     callers,
     conversations,
     events,
@@ -18,6 +21,7 @@ from holdfast.http import (
     notifications,
     runs,
     schedules,
+    search,
     triggers,
     webhooks,
 )
@@ -29,6 +33,8 @@ PATHS: Final[tuple[Endpoint, ...]] = (
     Endpoint("GET", "/api/runs", "Runs, newest first.", runs.listed, "read", runs.Runs, query=runs.Which, sees="some"),
     Endpoint("POST", "/api/runs", "Start a run. The same id and arguments again are the same run.", runs.start, "write",
              runs.OneRun, body=runs.Start, more={201: ("It was started by this request.", runs.OneRun)}, sees="some"),
+    Endpoint("POST", "/api/runs/bulk", "Pause, resume, cancel, retry or delete many runs: these, or all that fit.", bulk.do,
+             "write", Bulk, body=bulk.Many),
     Endpoint("GET", "/api/runs/{id}", "One run.", runs.shown, "read", runs.WholeRun),
     Endpoint("DELETE", "/api/runs/{id}", "Delete a finished run with its children.", runs.delete, "write", runs.Deleted),
     Endpoint("GET", "/api/runs/{id}/result", "What its agent returned.", runs.result, "read", runs.Result,
@@ -47,6 +53,8 @@ PATHS: Final[tuple[Endpoint, ...]] = (
              history.step, "read", history.WholeStep, slashes=True),
     Endpoint("GET", "/api/runs/{id}/outline", "Its calls in groups, with how many ended when, however many there are.",
              history.outline, "read", Outline, query=history.Pieces),
+    Endpoint("GET", "/api/runs/{id}/bundle", "A copy of it and all below it, as a signed file to look at or import.",
+             bulk.bundle, "read", bytes),
     Endpoint("GET", "/api/runs/{id}/snapshot", "What it has come to: goal, plan, waits, messages, spending, runs below it.",
              history.snapshot, "read", history.WholeSnapshot),
     Endpoint("GET", "/api/runs/{id}/state", "The state it stored last, or that held at an event.", history.state, "read",
@@ -132,6 +140,8 @@ PATHS: Final[tuple[Endpoint, ...]] = (
              None, webhooks.Received, body=bytes),
     Endpoint("GET", "/api/me", "Who asks, what that caller may do, and what is asked.", callers.me, "any", callers.Me, sees="self"),
     Endpoint("GET", "/api/sign-in", "How a browser can begin a session here.", callers.sign_in, None, callers.SignIn),
+    Endpoint("GET", "/api/search", "Runs, agents, labels, open questions and workers by a piece of their names, 8 in all.",
+             search.found, "read", Found, query=search.Text),
     Endpoint("GET", "/api/agents", "The agents that can be started, with the schemas of their arguments.", runs.agents,
              "read", runs.Agents, sees="some"),
 )  # fmt: skip

@@ -27,7 +27,7 @@ from holdfast.words.model import FINISHED, Status
 # What is taken
 
 
-class Which(Input):
+class Fits(Input):
     status: list[Status] = Field([], description="Only runs in this state; may be given several times.")
     agent: str | None = Field(None, description="Only runs of this agent.")
     label: list[str] = Field([], description="Only runs with this label, as name=value; may be given several times.")
@@ -43,6 +43,15 @@ class Which(Input):
         None, description="Only runs with this text in their id, agent, labels, arguments, reason or error."
     )
     parent: str | None = Field(None, description="Only runs that this run has started.")
+
+    def which(self) -> dict[str, Any]:
+        """Write it as `hf.runs` takes it."""
+        labels = dict(_label(text) for text in self.label)
+        told = self.model_dump(exclude={"label", "limit", "after"})
+        return {name: None if value == [] else value for name, value in told.items()} | {"labels": labels or None}
+
+
+class Which(Fits):
     limit: int = PAGE
     after: str | None = Field(None, description="The `next` of the page before.")
 
@@ -172,9 +181,7 @@ class Agents:
 
 async def listed(call: Call[Which, None]) -> Runs:
     which = call.query
-    labels = dict(_label(text) for text in which.label)
-    others = which.model_dump(exclude={"status", "label"})  # their names are those of `hf.runs`
-    found = await call.hf.runs(status=which.status or None, labels=labels or None, **others)
+    found = await call.hf.runs(limit=which.limit, after=which.after, **which.which())
     following = found[-1].id if len(found) == which.limit else None
     return Runs(found, following)
 

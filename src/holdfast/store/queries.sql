@@ -973,6 +973,13 @@ WHERE lineage.run_id = :run AND part = 'below' AND runs.id = base_id ORDER BY cr
 SELECT lineage.name, lineage.until, archived.name, input, archived.data FROM lineage CROSS JOIN archived
 WHERE lineage.run_id = :run AND part = 'below' AND archived.name = base_id ORDER BY archived.name
 
+-- name: bulk_of
+-- How many events a run and all below it have, and how many bytes of values, large ones and text in streams.
+SELECT count(*), coalesce(sum(length(value)), 0) + coalesce(sum(length(data)), 0)
+       + coalesce(sum((SELECT length(content) FROM blobs WHERE digest = events.blob)), 0)
+       + coalesce((SELECT sum(length(data)) FROM chunks WHERE run_id IN (SELECT id FROM runs WHERE root_id = :root)), 0)
+FROM events WHERE run_id IN (SELECT id FROM runs WHERE root_id = :root)
+
 -- name: journal_below
 -- The events of a run below the origin of a fork, as they were when the fork was made.
 SELECT seq, kind, events.key, events.data, value, blob, at, epoch, position, CASE WHEN dropped < seen THEN dropped END
@@ -1497,6 +1504,14 @@ WHERE id IN (SELECT id FROM runs WHERE parent_id = :parent UNION ALL SELECT id F
   AND {fitting}
   AND (:after IS NULL OR {rank} > :place OR ({rank} = :place AND id > :after))
 ORDER BY {rank}, id LIMIT :limit
+
+-- name: recent_runs
+-- What the newest runs are called.
+SELECT id, agent, status, labels FROM runs ORDER BY created_at DESC, id LIMIT :limit
+
+-- name: runs_beginning
+-- Runs whose ids begin with a text; they are ASCII.
+SELECT id, agent, status FROM runs WHERE id >= :search AND id < :search || '~' ORDER BY id LIMIT :limit
 
 -- name: place_of
 -- Where a run stands in an order of lists: the next page begins behind it.

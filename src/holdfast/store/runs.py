@@ -127,6 +127,19 @@ class Runs(Feature):
             counts.setdefault(agent, {})[status] = count
         return counts
 
+    async def recent_runs(self, limit: int) -> list[tuple[str, str, str, str]]:
+        """Read the ids, agents, states and labels of the newest runs."""
+        return [tuple(row) for row in await self._read(rows, "recent_runs", limit=limit)]
+
+    async def runs_beginning(self, text: str, limit: int) -> list[tuple[str, str, str]]:
+        """Read the ids, agents and states of runs whose ids begin with a text."""
+        return [tuple(row) for row in await self._read(rows, "runs_beginning", search=text, limit=limit)]
+
+    async def family_size(self, root: str) -> tuple[int, int]:
+        """Count the events of a run and all below it, and the bytes that they hold."""
+        ((events, size),) = await self._read(rows, "bulk_of", root=root)
+        return int(events), int(size)
+
     async def open_below(self, run: str) -> list[str]:
         """List the nearest unfinished runs below this one: its children, and in place of one that has ended those below it."""
         return [member for (member,) in await self._read(rows, "open_below", run=run)]

@@ -45,6 +45,10 @@ class Workers(Feature):
     _served: set[str]  # names of agents, and names with a version after a space
     _open = _registered = False
 
+    async def worker_ids(self) -> list[str]:
+        """List the incarnations that said they are there, alive or not."""
+        return [row[0] for row in await self._read(rows, "workers")]
+
     async def publish(self, agents: Iterable[tuple[str, str | None, str]]) -> None:
         """Record (name, version, schema JSON) of agents this process serves; of several versions the last is the newest."""
         self._check_writable()

@@ -5,6 +5,7 @@ A table by name, because exceptions themselves answer with it (`error.http_statu
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 STATUSES: Final[dict[str, int]] = {
@@ -13,6 +14,7 @@ STATUSES: Final[dict[str, int]] = {
     "BadArguments": 422,
     "BadBundle": 422,
     "BudgetExceeded": 402,
+    "Changed": 409,
     "ConversationBusy": 409,
     "Expired": 410,
     "LeafError": 500,
@@ -46,3 +48,8 @@ STATUSES: Final[dict[str, int]] = {
 def status_of(kind: type) -> int:
     """Find the status of a class; one that is not in the table has that of its nearest base."""
     return next(STATUSES[base.__name__] for base in kind.__mro__ if base.__name__ in STATUSES)
+
+
+def code_of(name: str) -> str:
+    """Write the name of a class as programs read it: `RunExists` is run_exists."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()

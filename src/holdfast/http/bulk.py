@@ -1,0 +1,70 @@
+"""Many runs at once: the same done to each of them, or to all that fit; and a run as a file."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from typing import Any, Final
+
+from pydantic import Field
+from starlette.responses import Response
+
+from holdfast.client.control import Action, Bulk
+from holdfast.client.edge import Edge
+from holdfast.client.keys import Keys
+from holdfast.errors import BadArguments, RunFinished
+from holdfast.http.errors import Refused
+from holdfast.http.events import attachment
+from holdfast.http.routes import Call, Input, Nothing
+from holdfast.http.runs import Fits
+from holdfast.words.model import plain_id
+
+_MOST_BYTES: Final = 64 * 1024 * 1024  # of a bundle: it is made in memory, several times as large
+_MOST_EVENTS: Final = 100_000
+
+
+class Many(Input):
+    """Something to be done to many runs."""
+
+    action: Action = Field(description="What is to be done to each.")
+    ids: list[str] | None = Field(None, max_length=1_000, description="The runs.")
+    filter: Fits | None = Field(
+        None, description="All that fit, instead of `ids`; the names are those of GET /api/runs."
+    )
+    expect: int | None = Field(
+        None,
+        ge=0,
+        le=2**31,
+        description="How many fit when they were looked at; 409 if more than a tenth more do by now.",
+    )
+    reason: str = Field("", description="It is shown and kept, for a pause or a cancel.")
+
+
+async def do(call: Call[Nothing, Many]) -> Bulk:
+    """Do it to each; what one of them refuses stops no other."""
+    asked = call.body
+    if (asked.ids is None) == (asked.filter is None):
+        raise BadArguments("give either ids or filter")
+    how: dict[str, Any] = {"reason": asked.reason, "by": call.by.name, "expect": asked.expect}
+    if asked.filter is None:
+        return await call.hf.bulk(asked.action, ids=asked.ids, **how)
+    return await call.hf.bulk(asked.action, **how, **asked.filter.which())
+
+
+async def bundle(call: Call[Nothing, None]) -> Response:
+    """Send a copy of a run and all below it as a signed file. One is made at a time."""
+    run = call.hf.get(call["id"])
+    if (await run.info()).status == "moved":
+        raise RunFinished(f"run {run.id!r} was moved to another store; export it there")
+    try:
+        await asyncio.to_thread(Keys().own)
+    except BadArguments:
+        raise Refused("cannot_sign", "this server has no key to sign a bundle with, or several") from None
+    async with call.request.app.state.bundles:
+        events, size = await Edge(call.hf).family_size(run.id)
+        if size > _MOST_BYTES or events > _MOST_EVENTS:
+            told = f"run {run.id!r} and those below it have {events} events of {size} bytes, and a server sends less"
+            raise Refused("too_large", f"{told}; on its computer, `holdfast export {run.id} --to FILE` writes it")
+        file = io.BytesIO()
+        await run.export(file, by=call.by.name)
+    return attachment(file.getvalue(), f"{plain_id(run.id)}.bundle")
