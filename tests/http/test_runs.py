@@ -1,8 +1,9 @@
 """Runs over HTTP: started once, listed in pages, looked at, controlled, deleted."""
 
 import asyncio
+from urllib.parse import quote
 
-from tests.http.site import on_a_server
+from tests.http.site import followed, on_a_server, served
 
 
 @on_a_server
@@ -181,3 +182,45 @@ async def test_a_run_is_forked(site):
     for bad in ({"at": True}, {"at": "\ud800"}, {"at": "\0"}, {"replace": {"\ud800": 1}}, {"replace": {"a\0": 1}}):
         await site.post("/api/runs/first/fork", bad, 422)
     await site.get("/api/runs/first/steps/%00", 422)
+
+
+async def test_lists_have_the_filters_and_orders_of_the_client(store_url):
+    """Each name of a filter means over HTTP what it means in Python; pages go on in every order."""
+    async with served(store_url) as site:
+        for n in range(4):
+            await site.start("listener", 1, id=f"l{n}")
+            await site.until(f"l{n}", "waiting")
+        await site.start("publish", "x", id="p")
+        await site.until("p", "waiting")
+        await site.start("broken", id="b")
+        await site.until("b", "failed")
+
+        async def ids(query):
+            return [each["id"] for each in (await site.get(f"/api/runs?{query}"))["runs"]]
+
+        assert await ids("waits_for=person") == ["p"] == await ids("needs=true&status=waiting")
+        assert await ids("agent=publish&agent=broken") == ["b", "p"]
+        assert sorted(await ids("waits_for=message&waits_for=person")) == ["l0", "l1", "l2", "l3", "p"]
+        assert await ids("queue=mail") == await ids("root=false") == await ids("version=9") == await ids("cost=1") == []
+        assert len(await ids("queue=default&root=true&cost=0")) == 6
+        for order in ("newest", "oldest", "updated"):
+            whole, pages, after = await ids(f"order={order}"), [], ""
+            while after is not None:
+                page = await site.get(f"/api/runs?order={order}&limit=2{after and f'&after={quote(after)}'}")
+                pages += [each["id"] for each in page["runs"]]
+                after = page["next"]
+            assert pages == whole and len(whole) == 6, order
+        for query in ("waits_for=nothing", "root=x", "order=best", "cost=-1", "attempt=0", "cost=nan", "stuck=2"):
+            assert (await site.get(f"/api/runs?{query}", 422))["error"]["code"] == "bad_arguments", query
+
+
+async def test_a_stream_from_the_position_of_a_list_misses_nothing(store_url):
+    async with served(store_url) as site:
+        await site.start("twice", 1, id="a")
+        await site.until("a", "completed")
+        listed = await site.get("/api/runs")
+        await site.start("twice", 2, id="b")
+        async for _, event in followed(site.web, f"/api/events?after={listed['position']}&kinds=run.completed"):
+            if event["run"] == "b":
+                break
+        await site.get(f"/api/events?after={listed['position']}")

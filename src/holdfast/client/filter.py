@@ -81,7 +81,7 @@ async def whole_filter(store: Store, which: Which) -> Filter:
     found |= {
         "waits_for": waits, "queues": _listed(which.get("queue")), "version": which.get("version"),
         "top": which.get("root"), "stuck": which.get("stuck"), "needs": which.get("needs"), "attempt": attempt,
-        "usd": None if cost is None else round(cost * 1_000_000_000),
+        "usd": round(cost * 1_000_000_000) if cost else None,  # nothing spent is nothing kept
     }  # fmt: skip
     if waits is not None or which.get("stuck") is not None or which.get("needs") is not None:
         found |= await working(store)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from pydantic import Field, StrictInt
+from pydantic import Field, StrictInt, field_validator
 
 from holdfast.client.calls import OpenCall
 from holdfast.client.edge import Edge
+from holdfast.client.filter import place_of
 from holdfast.client.forks import ForkInfo
 from holdfast.client.info import AgentInfo, RunInfo
 from holdfast.client.run import Run
@@ -22,15 +23,17 @@ from holdfast.http.follow import Source
 from holdfast.http.routes import Answer, Call, Input, Moment, Nothing
 from holdfast.words.budget import Budget
 from holdfast.words.durations import moment
-from holdfast.words.model import FINISHED, Status
+from holdfast.words.model import FINISHED, Status, WaitsFor
 
 # What is taken
 
 
 class Fits(Input):
     status: list[Status] = Field([], description="Only runs in this state; may be given several times.")
-    agent: str | None = Field(None, description="Only runs of this agent.")
-    label: list[str] = Field([], description="Only runs with this label, as name=value; may be given several times.")
+    agent: list[str] = Field([], max_length=100, description="Only runs of this agent; may be given several times.")
+    label: list[str] = Field(
+        [], max_length=100, description="Only runs with this label, as name=value; may be given several times."
+    )
     since: Moment | None = Field(
         None,
         description="Only runs started since this moment, with its time zone; a date alone is its midnight in UTC.",
@@ -43,15 +46,36 @@ class Fits(Input):
         None, description="Only runs with this text in their id, agent, labels, arguments, reason or error."
     )
     parent: str | None = Field(None, description="Only runs that this run has started.")
+    waits_for: list[WaitsFor] = Field([], description="Only runs that wait for this; may be given several times.")
+    queue: list[str] = Field([], max_length=100, description="Only runs in this queue; may be given several times.")
+    version: str | None = Field(None, description="Only runs that are pinned to this version of their agent.")
+    root: bool | None = Field(None, description="true: only runs that no run has started; false: only the others.")
+    stuck: bool | None = Field(None, description="true: only runs that do not go on by themselves.")
+    needs: bool | None = Field(None, description="true: only runs that need a person: stuck, or with an open question.")
+    cost: float | None = Field(
+        None, ge=0, le=1e9, description="Only runs that have spent so many US dollars at least, with all below them."
+    )
+    attempt: int | None = Field(
+        None, ge=1, le=2**31, description="Only runs with a step that is at this attempt, or a later one."
+    )
+
+    @field_validator("status", "agent", "label", "waits_for", "queue", mode="before")
+    @classmethod
+    def _listed(cls, given: Any) -> Any:
+        """Take one alone for a list of one."""
+        return [given] if isinstance(given, str) else given
 
     def which(self) -> dict[str, Any]:
         """Write it as `hf.runs` takes it."""
         labels = dict(_label(text) for text in self.label)
-        told = self.model_dump(exclude={"label", "limit", "after"})
+        told = self.model_dump(exclude={"label", "limit", "after", "order"})
         return {name: None if value == [] else value for name, value in told.items()} | {"labels": labels or None}
 
 
 class Which(Fits):
+    order: Literal["newest", "oldest", "updated"] = Field(
+        "newest", description="By when they were started, or those first that changed last."
+    )
     limit: int = PAGE
     after: str | None = Field(None, description="The `next` of the page before.")
 
@@ -126,6 +150,7 @@ class Message(Input):
 class Runs:
     runs: list[RunInfo]
     next: str | None
+    position: int  # of GET /api/events: who follows from there misses nothing that these rows do not tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +206,10 @@ class Agents:
 
 async def listed(call: Call[Which, None]) -> Runs:
     which = call.query
-    found = await call.hf.runs(limit=which.limit, after=which.after, **which.which())
-    following = found[-1].id if len(found) == which.limit else None
-    return Runs(found, following)
+    position = await Edge(call.hf).sure_position()
+    found = await call.hf.runs(order=which.order, limit=which.limit, after=which.after, **which.which())
+    following = place_of(found[-1], which.order) if len(found) == which.limit else None
+    return Runs(found, following, position)
 
 
 def _label(text: str) -> tuple[str, str]:
