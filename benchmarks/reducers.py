@@ -17,6 +17,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import asyncpg
 from journal_size import size_in, size_of
 from measuring import Bench, Row, told_by
 from postgres_here import postgres
@@ -77,13 +78,25 @@ def measure(bench: Bench) -> list[Row]:
             resumed = told_by("reducers.py", "resume", url, events)
             size = size_of(folder) if name == "SQLite" else asyncio.run(size_in(url))
             share = size / (events * PAYLOAD)
+            tables = {} if name == "SQLite" else asyncio.run(tables_in(url))
+            parts = ", ".join(f"{table} {each / 1e6:,.0f}" for table, each in tables.items() if each > 1e6)
             rows += [
                 Row(20, f"{name}: a reducer of {events:,} events goes on after kill -9: claimed, folded, ended",
                     f"{resumed['seconds'] * 1000:,.0f} ms, {resumed['again']:,} events folded again", "",
                     f"< {RESUMED_S:g} s", resumed["seconds"] < RESUMED_S),
-                Row(20, f"{name}: its store, against the {PAYLOAD:,} bytes of each event", f"{size / 1e6:,.0f} MB",
+                Row(20, f"{name}: its store, against the {PAYLOAD:,} bytes of each event",
+                    f"{size / 1e6:,.0f} MB" + (f" ({parts})" if parts else ""),
                     f"{share:.2f} x payload", *((f"<= {SIZE:g} x", share <= SIZE) if name == "SQLite" else ())),
             ]  # fmt: skip
+            if tables:  # what was sent lies in the inbox too until it is folded, and dead rows until a vacuum
+                live = asyncio.run(vacuumed(url)) / (events * PAYLOAD)
+                journal = tables["events"] / (events * PAYLOAD)
+                rows += [
+                    Row(20, f"{name}: of it the journal with the stored states", f"{tables['events'] / 1e6:,.0f} MB",
+                        f"{journal:.2f} x payload", f"<= {SIZE:g} x", journal <= SIZE),
+                    Row(20, f"{name}: its store without dead rows, after VACUUM FULL", f"{live * events * PAYLOAD / 1e6:,.0f} MB",
+                        f"{live:.2f} x payload"),
+                ]  # fmt: skip
         file = folder / "parked.db"
         held = told_by("reducers.py", "park", f"sqlite:{file}?durability=process", parked)
         rows.append(
@@ -92,6 +105,29 @@ def measure(bench: Bench) -> list[Row]:
                 f"each, {held['due']} of them due", "", f"< {PARKED_MB:g} MB", held["rss_mb"] < PARKED_MB)
         )  # fmt: skip
     return rows
+
+
+async def tables_in(url: str) -> dict[str, int]:
+    """The size of each table with its indexes, the largest first."""
+    db = await asyncpg.connect(url.partition("?")[0])
+    try:
+        found = await db.fetch(
+            "SELECT relname, pg_total_relation_size(oid) AS size FROM pg_class"
+            " WHERE relnamespace = $1::regnamespace AND relkind = 'r' ORDER BY size DESC", url.rpartition("=")[2],
+        )  # fmt: skip
+    finally:
+        await db.close()
+    return {row["relname"]: row["size"] for row in found}
+
+
+async def vacuumed(url: str) -> int:
+    """The size of all when nothing of it is dead."""
+    db = await asyncpg.connect(url.partition("?")[0])
+    try:
+        await db.execute("VACUUM FULL")
+    finally:
+        await db.close()
+    return await size_in(url)
 
 
 async def fold(url: str, events: int) -> None:
