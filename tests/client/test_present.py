@@ -168,7 +168,7 @@ async def test_a_killed_worker_tells_nothing_any_more(store_url: str, tmp_path: 
 
 
 SEEN = {
-    "question": Doing("question", ":approve#0"),
+    "question": Doing("question", ":approve#0", "approve", "Go on?"),
     "timer": Doing("timer", ":sleep#0"),
     "message": Doing("message", name="news"),
     "child": Doing("child"),

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 pytestmark = pytest.mark.slow
 
 STANDS = {
-    "otters-2026-07": "running", "noor": "waiting", "scan-lisbon": "asks", "tides-12": "retrying",
+    "otters-2026-07": "running", "noor": "waiting", "payout-8841": "in doubt", "scan-lisbon": "asks", "tides-12": "retrying",
     "brief-thursday": "waiting", "brief-friday": "ready", "lisbon-tile-0117": "failed", "cleanup-0716": "completed",
     "shrimp-3": "cancelled", "paused-1": "paused", "migrate-old-7": "no worker",
 }  # fmt: skip
@@ -25,6 +25,9 @@ def test_every_state_is_a_shape_and_a_word_and_what_happens_is_a_sentence(visit)
         expect(row(page, id).locator(".standing")).to_have_text(word)
         assert row(page, id).locator("svg.glyph").count() == 1
     expect(row(page, "lisbon-tile-0117").locator(".doing")).to_contain_text("ValueError: request of 628 tokens")
+    expect(row(page, "payout-8841").locator(".doing")).to_contain_text("Did wire(amount='4,200 EUR') happen? ·")
+    expect(row(page, "otters-2026-07").locator(".doing")).to_contain_text("write_section · 3 at once")
+    expect(row(page, "tides-12").locator(".doing")).to_contain_text(re.compile(r"overloaded · attempt 2 of 8 in .* 503"))
     expect(row(page, "shrimp-3").locator(".doing")).to_contain_text("no budget left for shrimp")
     expect(row(page, "brief-thursday").locator(".doing")).to_contain_text(re.compile(r"sleeps until .* left"))
     expect(row(page, "migrate-old-7").locator(".doing")).to_contain_text("waits for a worker with version 1 of report")

@@ -19,6 +19,7 @@ from holdfast.words.durations import moment
 from holdfast.words.model import FINISHED, RunRow
 
 _ERROR_CHARACTERS: Final = 300
+_QUESTION_CHARACTERS: Final = 300
 _SORTS: Final = {"person": "question"}  # what a call waits for, by what its run waits for
 
 
@@ -29,8 +30,9 @@ class Doing:
     Attributes:
         kind: "step", "retry", "question", "timer", "message", "child", "conversation", "rate", "slot", "group" or "worker".
         key: The call, if it is one.
-        name: The step, the child, the topic, the rate or whatever else it is.
-        input: The arguments of the call, in a line.
+        name: The step, the child, the topic, the rate or whatever else it is; of a question its kind: "approve", "ask", "in_doubt",
+            "budget" or "loop".
+        input: The arguments of the call, in a line; of a question its text.
         attempt: Which attempt of the step runs, or failed last.
         of: How many attempts there may be; None if nobody knows.
         since: Since when.
@@ -114,13 +116,18 @@ def doing(row: RunRow, waits_for: str | None, present: Present) -> Doing | None:
 
 def _told(call: Call, waits: Awaited, count: int) -> Doing:
     last = call.events[-1].data
+    if waits.sort == "question":
+        asked = next((each.data for each in reversed(call.events) if each.kind == "approval.asked"), {})
+        return Doing("question", call.key, str(asked.get("kind", "")), cut(str(asked.get("question", "")), _QUESTION_CHARACTERS),
+                     since=moment(waits.since), next_at=None if waits.until is None else moment(waits.until),
+                     question=waits.what, count=count)  # fmt: skip
     error: Any = last.get("error") if waits.sort == "retry" else None
     return Doing(
         waits.sort, call.key, call.name.lstrip(":") if waits.sort in ("step", "retry") else waits.what, call.input,
         call.attempts if waits.sort in ("step", "retry") else None, last.get("most"), moment(waits.since),
         None if waits.until is None else moment(waits.until),
         None if error is None else cut(f"{error.get('type')}: {error.get('message')}", _ERROR_CHARACTERS),
-        waits.what if waits.sort == "question" else None, count,
+        None, count,
     )  # fmt: skip
 
 

@@ -88,10 +88,10 @@ export function happens(run) {
   if (!does) return waiting(run, soft, also);
   const since = ms(does.since) !== null ? age(does.since) : "";
   const several = does.count > 1 ? `${count(does.count)} at once` : "";
-  if (does.kind === "question") return [[does.input || does.name || "asks a person", "strong"], ...also(does.error && `for ${does.error}`, since)];
+  if (does.kind === "question") return [[question(does.input, does.name)[0] || "asks a person", "strong"], ...also(does.count > 1 && `${count(does.count)} questions`, since)];
   if (does.kind === "retry") {
     const next = ms(does.next_at) !== null && ms(does.next_at) > now() ? ` in ${seconds(ms(does.next_at) - now())}` : "";
-    return [[does.name ?? "a step", "code"], soft(" · "), [`attempt ${does.attempt}${does.of ? ` of ${does.of}` : ""}${next}`, ""], ...also(does.error)];
+    return [[does.name ?? "a step", "code"], soft(" · "), [`attempt ${(does.attempt ?? 0) + 1}${does.of ? ` of ${does.of}` : ""}${next}`, ""], ...also(does.error)];
   }
   if (does.kind === "timer") {
     if (ms(does.next_at) === null) return [soft("sleeps"), ...also(since)];
@@ -116,6 +116,21 @@ function failure(run) {
   const type = run.failure?.type ?? run.error?.split(": ")[0] ?? "failed";
   const message = run.failure?.message ?? run.error?.slice(type.length + 2) ?? "";
   return [[type, "bad"], ...(message ? [[": ", "dim"], [cut(message.replace(/\s+/g, " "), 200), "dim"]] : [])];
+}
+
+const OF_A_TERMINAL = /^(Approve to |Answer \{|If it is denied|Its idempotency key )/; // the page says it with its buttons and facts
+
+/** A question in a line, and the rest of what it says. What Holdfast asks is long, because a terminal has nothing beside it. */
+export function question(text, kind) {
+  text = String(text ?? "").trim();
+  if (kind === "approve" || kind === "ask") {
+    const [first, ...rest] = text.split("\n");
+    return [first, rest.join("\n").trim()];
+  }
+  const found = /^.*?[.?](?=\s+[A-Z"{]|$)/s.exec(text);
+  if (!found) return [cut(text, 300), ""];
+  const rest = text.slice(found[0].length).split(/(?<=[.?])\s+(?=[A-Z])/).filter((each) => !OF_A_TERMINAL.test(each.trim()));
+  return [cut(found[0], 300), rest.join(" ").trim()];
 }
 
 /** A moment that comes: 'Fri 06:00', or '06:00' today. */

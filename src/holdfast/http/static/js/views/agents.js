@@ -7,6 +7,7 @@ import { button, copied, ghosts, icon, problem } from "../parts.js";
 import { command, count, dollars, spoken } from "../say.js";
 import { get, may } from "../store.js";
 import { span } from "../time.js";
+import { styled } from "../sheets.js";
 
 export function open(context) {
   let { params } = context;
@@ -47,7 +48,7 @@ export function open(context) {
       draw();
     }
   };
-  return { element, close: () => clearInterval(timer), changed(next) { params = next.params; draw(); return true; } };
+  return { element: styled(element, "questions"), close: () => clearInterval(timer), changed(next) { params = next.params; draw(); return true; } };
 }
 
 const takes = (schema) => Object.keys(schema.properties ?? {}).join(", ") || "nothing";

@@ -7,6 +7,7 @@ import { many, ms } from "../say.js";
 import { get, may, on, set } from "../store.js";
 import { inbox } from "./approvals/inbox.js";
 import { Question, waiting } from "./approvals/question.js";
+import { styled } from "../sheets.js";
 
 const DID = { approve: "Approved", deny: "Denied", answer: "Answered", delegate: "Passed on" };
 
@@ -94,7 +95,7 @@ export function open(context) {
   list();
   if (params.id) one(params.id);
   return {
-    element,
+    element: styled(element, "questions"),
     close() {
       heard();
       shown?.close();

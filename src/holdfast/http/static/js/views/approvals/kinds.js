@@ -1,5 +1,6 @@
 // Kinds of questions: those that agents ask, and those that Holdfast asks for them, about doubt, budgets and loops.
 
+import { question } from "../../say.js";
 import { cut } from "../../text.js";
 
 /** approve, ask, in_doubt, budget or loop. */
@@ -12,20 +13,8 @@ export function kindOf(item) {
 /** The glyph of a question. */
 export const lookOf = (item) => (item.kind === "in_doubt" ? "doubt" : "person");
 
-const OF_A_TERMINAL = /^(Approve to |Answer \{|If it is denied|Its idempotency key )/; // the page says it with its buttons and facts
-
-/** The question in a line, and the rest of what it says. What Holdfast asks is long, because a terminal has nothing beside it. */
-export function saidBy(item) {
-  const text = item.question.trim();
-  if (kindOf(item) === "approve" || kindOf(item) === "ask") {
-    const [first, ...rest] = text.split("\n");
-    return [first, rest.join("\n").trim()];
-  }
-  const found = /^.*?[.?](?=\s+[A-Z"{]|$)/s.exec(text);
-  if (!found) return [cut(text, 300), ""];
-  const rest = text.slice(found[0].length).split(/(?<=[.?])\s+(?=[A-Z])/).filter((each) => !OF_A_TERMINAL.test(each.trim()));
-  return [cut(found[0], 300), rest.join(" ").trim()];
-}
+/** The question in a line, and the rest of what it says. */
+export const saidBy = (item) => question(item.question, kindOf(item));
 
 /** What holds if nobody decides. */
 export function otherwise(item) {
