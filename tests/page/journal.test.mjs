@@ -127,3 +127,14 @@ test("a run that was torn before its first record began when a worker took it", 
   assert.deepEqual([journal.tears[0].from - T0, journal.tears[0].to - T0], [1000, 5000]);
   assert.deepEqual(journal.carriers.map((each) => [each.owner, each.from - T0, each.ends]), [["fox", 1000, "killed"], ["owl", 5000, "now"]]);
 });
+
+test("what ran last is known although nobody said it any more when the process was gone", () => {
+  const journal = folded(["step.completed", "a#0", step("a", { began: at(0) }), 2]);
+  journal.showOpen([{ key: "b#0", name: "b", input: "", attempt: 1, began: at(1) }, { key: "c#0", name: "c", input: "", attempt: 1, began: at(1) }]);
+  journal.add({ seq: 1, kind: "step.completed", key: "c#0", data: step("c", { began: at(1) }), at: at(3), epoch: 1 });
+  journal.showOpen([]);
+  journal.add({ seq: 2, kind: "run.interrupted", key: null, data: { owner: "fox", by: "owl" }, at: at(9), epoch: 2 });
+  assert.deepEqual(journal.tears[0].lost, ["b#0"]);
+  journal.showOpen([{ key: "b#0", name: "b", input: "", attempt: 1, began: at(9) }]);
+  assert.deepEqual(journal.call("b#0").tries.map((each) => each.how), ["lost"], "while it runs again its lost attempt is there");
+});

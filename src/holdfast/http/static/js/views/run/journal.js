@@ -114,6 +114,7 @@ export class Journal {
     this._going = new Set(); // bodies that have begun, as far as the journal says
     this._open = new Map(); // calls that the worker said are open
     this._passing = []; // of these, the ones the journal does not know
+    this._last = new Map(); // calls that were open when that was last said, and of which nothing was recorded since
     this._lost = new Map(); // attempts that were lost with their process, by the key of a call that has no record since
     this._readBack = 0; // outcomes since the last checkpoint
     this._worker = null;
@@ -195,6 +196,8 @@ export class Journal {
   showOpen(open) {
     for (const [siblings, call] of this._passing) siblings.splice(siblings.indexOf(call), 1);
     this._passing = [];
+    // When a process is gone nobody says what runs any more. What ran last is remembered until the journal tells of it.
+    for (const [key, call] of this._open) if (call.ended === null) this._last.set(key, { key, began: call.began, attempt: call.attempts });
     this._open.clear();
     for (const each of open) {
       const known = this._calls.get(name(each.key, null));
@@ -212,6 +215,8 @@ export class Journal {
       call.began = ms(each.began);
       call.attempts = each.attempt ?? 1;
       if (isRequest(each.key, each.name)) call.sort = call.name = "model";
+      const lost = this._lost.get(each.key);
+      if (lost && lost.began < call.began) call.tries = [lost];
       const siblings = this._siblings(each.key, call);
       siblings.push(call);
       this._passing.push([siblings, call]);
@@ -283,6 +288,7 @@ export class Journal {
       this._siblings(key, call).push(call);
       this.calls += 1;
     } else this._siblings(key, null);
+    this._last.delete(key);
     if (call.asked === null && data.asked !== undefined) call.asked = data.asked;
     if (call.held !== null) {
       call.remark(`waited ${spoken(Math.max(Math.min(call.held.data.at, event.at) - call.held.at, 0))} ${turn(call.held.data)}`);
@@ -369,12 +375,13 @@ export class Journal {
     }
     this._going.clear();
     // The worker had said that these ran, and the journal does not know of it: they run again, and are the same calls.
-    for (const each of data.open ?? [...this._open.values()]) {
+    for (const each of data.open ?? new Map([...this._last, ...this._open]).values()) {
       const began = ms(each.began);
       if (began === null || began >= tear.to || tear.doubt.includes(each.key)) continue;
       this._lost.set(each.key, { n: each.attempt ?? each.attempts ?? 1, began, ended: Math.max(from, began), how: "lost", error: null, wait: 0, tear: event.seq });
       tear.lost.push(each.key);
     }
+    this._last.clear();
     this.tears.push(tear);
   }
 
