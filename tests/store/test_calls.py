@@ -55,7 +55,7 @@ async def test_nothing_is_told_of_a_run_that_has_left(place: Place) -> None:
 
 
 async def test_what_a_dead_worker_told_is_deleted(place: Place) -> None:
-    """With its burial; one that closes takes it away itself."""
+    """When its run is taken over; one that closes takes it away itself."""
     async with place.open() as store:
         for how in ("dies", "closes"):
             gone = place.connect(place.url)
@@ -72,6 +72,22 @@ async def test_what_a_dead_worker_told_is_deleted(place: Place) -> None:
             assert orphan.id == how
             assert await store.open_calls([how]) == {}
             assert await kept(place) == 0
+
+
+async def test_what_was_open_when_its_owner_died_is_in_the_event_of_the_interruption(place: Place) -> None:
+    """So that a reader who comes later knows of attempts that were lost with their process."""
+    clock = ManualClock()
+    async with place.open(clock) as store, place.open(clock) as other:
+        row = await owned(store, "torn")
+        await store.tell_calls({"torn": Told(row.lease_epoch, 2, [FETCH, ODD])}, [])
+        clock.time += TTL
+        await other.claim(["agent"], 1, TTL)
+        (event,) = [each for each in await other.journal("torn", 0, 10) if each.kind == "run.interrupted"]
+        assert event.data["open"] == [
+            {"key": "fetch#0", "attempt": 1, "began": 1_000},
+            {"key": "say#0", "attempt": 3, "began": 2_000},
+        ]
+        assert await kept(place) == 0
 
 
 async def kept(place: Place) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import json
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -187,13 +188,30 @@ class Claim:
         # Who is buried is forgotten in the same transaction; one that is still among the workers only let its lease end.
         known = (yield from tx.rows("known_workers", ids=to_json(sorted(map(str, owners))))) if owners else ()
         living = {worker for (worker,) in known}
+        left = (yield from _left_calls(tx, [run.id for run in picked if run.status == "running"])) if owners else {}
         for run in picked:
             if run.status == "running":
                 how = "lease" if run.owner in living else "dead"
-                data = {"owner": run.owner, "epoch": run.epoch, "by": tx.worker, "how": how}
+                data: dict[str, Any] = {"owner": run.owner, "epoch": run.epoch, "by": tx.worker, "how": how}
+                if (run.id, run.epoch) in left:
+                    data["open"] = left[run.id, run.epoch]
                 yield from tx.record(run.id, run.seq, run.epoch + 1, "run.interrupted", data)
             tx.changed(run.id, News.MOVED)
         return [claimed[run.id] for run in picked]  # the statement returns them in no particular order
+
+
+def _left_calls(tx: Transaction, runs: list[str]) -> Asking[dict[tuple[str, int], list[dict[str, Any]]]]:
+    """Take what owners that are gone had told of open calls, by run and epoch: attempts that were lost with their processes."""
+    ids = to_json(runs)
+    found = yield from tx.rows("left_calls", ids=ids)
+    if found:
+        yield from tx.rows("end_calls", ids=ids)
+    return {
+        (run, epoch): [
+            {"key": key, "attempt": attempt, "began": began} for key, _, _, attempt, began in json.loads(calls)
+        ]
+        for run, epoch, calls in found
+    }
 
 
 def _ours(agents: Iterable[str], root: str | None, queues: Iterable[str] | None, alone: bool) -> dict[str, Any]:

@@ -631,6 +631,14 @@ DELETE FROM open_calls WHERE worker = :worker AND run_id IN (SELECT value FROM j
 -- Forget all that an incarnation told: it is gone.
 DELETE FROM open_calls WHERE worker = :worker
 
+-- name: left_calls
+-- What was last told of the open calls of runs whose owner is gone.
+SELECT run_id, epoch, calls FROM open_calls WHERE run_id IN (SELECT value FROM json_each(:ids))
+
+-- name: end_calls
+-- Forget what was told of these runs by whoever had them.
+DELETE FROM open_calls WHERE run_id IN (SELECT value FROM json_each(:ids))
+
 -- name: open_calls
 -- What is known of open calls of these runs, if it is of those that have them now.
 SELECT run_id, epoch, many, calls FROM open_calls CROSS JOIN runs

@@ -163,8 +163,7 @@ def bury(tx: Transaction, worker: str) -> Asking[int]:
     for (run,) in orphans:
         tx.changed(run, News.DUE)
     yield from triggers.orphan(tx, worker)
-    yield from tx.rows("forget_calls", worker=worker)
-    yield from tx.rows("forget_worker", worker=worker)
+    yield from tx.rows("forget_worker", worker=worker)  # what it told of open calls is for the events that say it was gone
     return len(orphans)
 
 
