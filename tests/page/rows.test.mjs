@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Journal } from "../../src/holdfast/http/static/js/views/run/journal.js";
-import { atOnce, brief, filter, reason, rowsOf, rowSentence, worked, worker } from "../../src/holdfast/http/static/js/views/run/rows.js";
+import { atOnce, brief, filter, reason, rowsOf, rowSentence, worked } from "../../src/holdfast/http/static/js/views/run/rows.js";
 
 const T0 = new Date(2026, 6, 14, 14, 2, 0).getTime();
 const at = (seconds) => T0 + seconds * 1000;
@@ -92,12 +92,4 @@ test("arguments are told as people say them", () => {
   assert.equal(brief("query='\"sea otters, sleep\"'"), '"sea otters, sleep"');
   assert.equal(brief("items=[{'a': 'b=c'}]"), "[{'a': 'b=c'}]");
   assert.equal(brief(""), "");
-});
-
-test("a worker is called by its name, and by a few digits more beside one of the same name", () => {
-  assert.equal(worker("fox-2557ebe586a364e3"), "fox");
-  assert.equal(worker("fox-2557ebe586a364e3", "fox-42b513d5b0ea4f2c"), "fox-2557");
-  assert.equal(worker("0a8d14b49b39dd7e"), "0a8d14b4");
-  assert.equal(worker("desk-7"), "desk-7");
-  assert.equal(worker(null), null);
 });

@@ -1,7 +1,7 @@
 // Runs and amounts in words.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { command, cost, count, dollars, flat, happens, isMine, many, people, progress, stands, tokens, word } from "../../src/holdfast/http/static/js/say.js";
+import { command, cost, count, dollars, flat, happens, isMine, many, people, progress, stands, tokens, word, worker } from "../../src/holdfast/http/static/js/say.js";
 import { now } from "../../src/holdfast/http/static/js/time.js";
 
 const run = (more) => ({ id: "r", agent: "atlas", status: "running", waits_for: null, labels: {}, created_at: now() - 1000, ...more });
@@ -49,4 +49,9 @@ test("questions are for people and groups", () => {
 
 test("a copied command quotes what a shell would read", () => {
   assert.equal(command("holdfast", "show", "a; rm -rf 'x'", "$(id)"), `holdfast show 'a; rm -rf '\\''x'\\''' '$(id)'`);
+});
+
+test("a worker is called by its name, and by a few digits more beside one of the same name", () => {
+  assert.deepEqual(["fox-2557ebe586a364e3", "0a8d14b49b39dd7e", "desk-7", null].map((id) => worker(id)), ["fox", "0a8d14b4", "desk-7", null]);
+  assert.equal(worker("fox-2557ebe586a364e3", "fox-42b513d5b0ea4f2c"), "fox-2557");
 });

@@ -163,7 +163,8 @@ def bury(tx: Transaction, worker: str) -> Asking[int]:
     for (run,) in orphans:
         tx.changed(run, News.DUE)
     yield from triggers.orphan(tx, worker)
-    yield from tx.rows("forget_worker", worker=worker)  # what it told of open calls is for the events that say it was gone
+    # What it told of open calls stays until its runs are claimed: their events say what was in the middle.
+    yield from tx.rows("forget_worker", worker=worker)
     return len(orphans)
 
 

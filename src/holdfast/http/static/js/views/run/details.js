@@ -4,11 +4,10 @@ import { h, path, s, swap } from "../../dom.js";
 import { told } from "../../events.js";
 import { isOpen } from "./journal.js";
 import { button, copied, facts, icon, moment, problem, runLink, standing, tree, value, who } from "../../parts.js";
-import { bytes, clock, count, cost, dollars, many, ms, people, spoken, tokens } from "../../say.js";
+import { bytes, clock, count, cost, dollars, many, ms, people, spoken, tokens, worker } from "../../say.js";
 import { get, may } from "../../store.js";
 import { between, edge, moved, path as line } from "./torn.js";
-import { brief, named, resolved, took, worker } from "./rows.js";
-import { streamText } from "./streams.js";
+import { brief, named, resolved, took } from "./rows.js";
 
 const SORTS = { step: "Step", model: "Model call", timer: "Wait", question: "Question", child: "Child run", branch: "Branch" };
 const SHAPES = { done: "completed", failed: "failed", running: "running", waiting: "waiting", cancelled: "cancelled", doubt: "doubt" };
@@ -26,7 +25,10 @@ export function details(model, chosen, acts) {
   function draw(at) {
     const found = find(model, at);
     const now = stampOf(model, found);
-    if (shows === at && stamp === now) return;
+    if (shows === at && stamp === now) {
+      if (found.call && isOpen(found.call)) swap(panel.querySelector(".side-now"), stateLine(found.call, { call: found.call, sort: found.call.sort }, model.now()));
+      return;
+    }
     const same = shows === at;
     [shows, stamp] = [at, now];
     if (!same) {
@@ -67,7 +69,7 @@ function find(model, at) {
 }
 
 function stampOf(model, found) {
-  if (found.call) return `${found.call.seq} ${found.call.state} ${found.call.began} ${isOpen(found.call) ? Math.floor(model.now() / 1000) : ""}`;
+  if (found.call) return `${found.call.seq} ${found.call.state} ${found.call.began} ${model.streams.length}`;
   if (found.tear) return `${found.tear.seq} ${model.journal.events}`;
   if (found.step) return found.step;
   return found.seq !== undefined ? `${found.seq}` : `${model.journal.changes} ${model.info?.status} ${model.info?.updated_at}`;
@@ -86,15 +88,24 @@ function callPanel(model, { call, run, journal }, acts) {
   const inside = [
     head(call.sort === "model" ? "model" : { timer: "clock", question: "person", child: "child" }[call.sort] ?? "step", SORTS[call.sort] ?? "Call", call.seq, linkTo(run, call.key)),
     h("h2.side-title", call.sort === "question" ? call.name : [h("code", name), input && h("span.dim", ` ${input}`)]),
-    h("p.side-line", stateLine(call, row, now), call.spent && cost(call.spent) ? h("span.dim", spentLine(call.spent)) : null),
+    h("p.side-line", h("span.side-now", stateLine(call, row, now)), call.spent && cost(call.spent) ? h("span.dim", spentLine(call.spent)) : null),
   ];
   let close = () => {};
   if (call.sort === "question" || call.question) inside.push(questionPart(model, call, acts));
   const stream = isOpen(call) && run === model.id ? openStream(model, call) : null;
   if (stream) {
-    const live = streamText(model, stream, { follow: true });
-    close = live.close;
-    inside.push(h("section.stream", h("header", h("h3", "Stream ", h("code", stream)), live.words, button("Follow", { kind: "small", onclick: () => acts.where("streams", stream) })), live.element));
+    const section = h("section.stream");
+    let live = null, over = false;
+    close = () => {
+      over = true;
+      live?.close();
+    };
+    import("./streams.js").then(({ streamText }) => {
+      if (over) return;
+      live = streamText(model, stream);
+      swap(section, h("header", h("h3", "Stream ", h("code", stream)), live.words, button("Follow", { kind: "small", onclick: () => acts.where("streams", stream) })), live.element);
+    });
+    inside.push(section);
   }
   if (call.child) inside.push(childPart(model, call));
   if (call.tries?.length || call.attempts > 1) inside.push(attempts(call, now));

@@ -4,9 +4,9 @@ import { axis, folds } from "./axis.js";
 import { h, s, swap } from "../../dom.js";
 import { isOpen } from "./journal.js";
 import { icon } from "../../icons.js";
-import { day, many, minute, ms, spoken } from "../../say.js";
+import { day, many, minute, ms, spoken, worker } from "../../say.js";
 import { between, edge, lying, moved, path } from "./torn.js";
-import { named, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked, worker } from "./rows.js";
+import { named, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
 
 const SIGNS = { step: "step", model: "model", timer: "clock", question: "person", child: "child", branch: "branch", many: "stack", dropped: "undo" };
 const MOST = 200;

@@ -2,7 +2,7 @@
 // Nothing here touches the page.
 
 import { isOpen } from "./journal.js";
-import { clock, count, many, ms, spoken } from "../../say.js";
+import { clock, count, many, ms, spoken, worker } from "../../say.js";
 import { span as parsed } from "../../time.js";
 
 export const MANY = 50; // more calls of one name in one place are one row
@@ -259,13 +259,6 @@ export function rowSentence(row, now) {
 export function tearSentence(tear) {
   const who = tear.owner ? `${worker(tear.owner, tear.by)} was gone` : "its process was gone";
   return `interruption: ${who}, ${worker(tear.by, tear.owner) ?? "another"} went on after ${spoken(tear.to - tear.from)}`;
-}
-
-/** What people call a worker: the name that it was given, or the beginning of its id; with a few digits more if `beside` has that name too. */
-export function worker(id, beside = null) {
-  const [, name, digits] = /^(.+)-([0-9a-f]{12,16})$/.exec(id ?? "") ?? [];
-  if (name) return beside?.startsWith(`${name}-`) ? `${name}-${digits.slice(0, 4)}` : name;
-  return id && /^[0-9a-f]{16}$/.test(id) ? id.slice(0, 8) : id;
 }
 
 /** What is waited for through a fold: {why, text}. */

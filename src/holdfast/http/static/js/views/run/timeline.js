@@ -7,10 +7,10 @@ import { axis, folds, TEAR, ticks } from "./axis.js";
 import { h, s, swap } from "../../dom.js";
 import { isOpen } from "./journal.js";
 import { icon } from "../../icons.js";
-import { clock, count, day, dollars, many, minute, ms, spoken } from "../../say.js";
+import { clock, count, day, dollars, many, minute, ms, spoken, worker } from "../../say.js";
 import { between, edge, moved, path } from "./torn.js";
 import { outlineRows } from "./outline.js";
-import { endOf, named, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked, worker } from "./rows.js";
+import { endOf, named, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
 
 const ROW = 26, PIECE = 780, PAD = 4, HEAD = 53, MOST_ROWS = 56, BEYOND = 8, END = 24, UNDER_TEAR = 9;
 const SIGNS = { step: "step", model: "model", timer: "clock", question: "person", child: "child", branch: "branch", many: "stack", some: "filter", dropped: "undo" };
