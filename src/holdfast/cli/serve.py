@@ -50,6 +50,18 @@ _GRACE_S: Final = 5.0
     help="How browsers reach it through a proxy that speaks TLS: https://agents.example.com. People sign in there.",
 )  # fmt: skip
 @click.option(
+    "--oidc", metavar="URL", envvar="HOLDFAST_OIDC", help="A provider of OpenID Connect with which people sign in."
+)
+@click.option("--oidc-client", metavar="ID", envvar="HOLDFAST_OIDC_CLIENT",
+              help="The id under which the provider knows it; $HOLDFAST_OIDC_SECRET has the secret, if there is one.")  # fmt: skip
+@click.option("--oidc-grant", metavar="GROUP=SCOPES", multiple=True, envvar="HOLDFAST_OIDC_GRANTS",
+              help="Let members of a group of the provider in: ops=read+write+decide; '*' is everybody. Repeatable.")  # fmt: skip
+@click.option(
+    "--oidc-name", metavar="TEXT", envvar="HOLDFAST_OIDC_NAME", help="The name of the provider on the button."
+)
+@click.option("--oidc-claims", metavar="NAME=CLAIM,...", default="", envvar="HOLDFAST_OIDC_CLAIMS",
+              help="The claims that name people and their groups. Default: name=email,groups=groups.")  # fmt: skip
+@click.option(
     "--limits",
     default="",
     metavar="NAME=VALUE,...",
@@ -58,8 +70,9 @@ _GRACE_S: Final = 5.0
 )
 @db_option
 def serve(
-    host: str, port: int, deadline: str, path: str | None, address: str | None, limits: str, db: str | None
-) -> int:
+    host: str, port: int, deadline: str, path: str | None, address: str | None, oidc: str | None, oidc_client: str | None,
+    oidc_grant: tuple[str, ...], oidc_name: str | None, oidc_claims: str, limits: str, db: str | None,
+) -> int:  # fmt: skip
     """Serve the store over HTTP until stopped.
 
     Clients start and follow runs, and people decide. The server carries no run: workers do that. Needs holdfast[server].
@@ -79,9 +92,12 @@ def serve(
     settings = Settings(deadline_s=seconds(deadline))
     server = server_module()
     known = server.Limits.parse(limits)
+    provider = server.Provider.parse(
+        oidc, oidc_client, oidc_grant, secret=os.environ.get("HOLDFAST_OIDC_SECRET", ""), label=oidc_name or "", claims=oidc_claims
+    )  # fmt: skip
     listen_to_logs(logging.WARNING)
     with server.listening(host, port, path) as listener:
-        asyncio.run(_serve(server, db, listener, settings, known, address))
+        asyncio.run(_serve(server, db, listener, settings, known, address, provider))
     return 0  # to be stopped is how a server ends
 
 
@@ -99,13 +115,14 @@ def server_module() -> Any:
 
 
 async def _serve(
-    server: Any, url: str | None, listener: socket.socket, settings: Settings, limits: Any, reached: str | None
-) -> None:
+    server: Any, url: str | None, listener: socket.socket, settings: Settings, limits: Any, reached: str | None,
+    provider: Any,
+) -> None:  # fmt: skip
     with Stop(lambda: say("Stopped at once.", "yellow"), grace_s=_GRACE_S, late_code=0) as stop:
         codes = server.Codes()
         async with (
             open_store(url, settings=settings) as hf,
-            server.serving(hf, listener, limits, codes, reached) as address,
+            server.serving(hf, listener, limits, codes, reached, provider) as address,
         ):
             for_browsers = f", for browsers at {reached}" if reached else ""
             say(f"Serving {Edge(hf).url} at {address}{for_browsers}. Ctrl-C stops.")

@@ -99,6 +99,10 @@ class Edge:
         """End a session."""
         await self._hf._written(self._hf.store.end_session(digest), "Sign out again")
 
+    async def use_once(self, word: str, seconds: int) -> bool:
+        """Note that a word was used, for so long; False if it was before."""
+        return await self._hf._written(self._hf.store.use_once(sessions.digest(word), seconds * 1000), "Sign in again")
+
     async def link(self, secret: str) -> Identity | None:
         """Find who may decide by the link with this secret, if it is good."""
         return await link_of(self._hf.store, secret)

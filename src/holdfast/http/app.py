@@ -15,8 +15,9 @@ from starlette.routing import Route
 from holdfast.client.client import Client
 from holdfast.client.documents import json_bytes
 from holdfast.client.edge import Edge
+from holdfast.http import oidc
 from holdfast.http.auth import OwnPages, Tokens
-from holdfast.http.callers import SignIn
+from holdfast.http.callers import Provider, SignIn
 from holdfast.http.errors import Refused, answer
 from holdfast.http.follow import Followers
 from holdfast.http.health import Health
@@ -28,9 +29,10 @@ from holdfast.http.paths import by_route
 from holdfast.http.requests import Receiver
 
 
-def application(hf: Client, guard: Tokens, followers: Followers) -> Starlette:
+def application(hf: Client, guard: Tokens, followers: Followers, provider: oidc.Provider | None = None) -> Starlette:
     """Serves what an open client offers to whom the guard knows. `followers.closing` tells all who follow to come back."""
     health = Health(Edge(hf), followers)
+    entrance = Entrance(hf, guard)
     receiver, page = Receiver(hf, guard, followers, health.served), Page()
 
     async def openapi(_: Request) -> Response:
@@ -44,15 +46,18 @@ def application(hf: Client, guard: Tokens, followers: Followers) -> Starlette:
         Route("/readyz", health.ready),
         Route("/metrics", health.metrics),
         Route("/openapi.json", openapi),
-        Route("/session", Entrance(hf, guard).serve, methods=["POST", "DELETE"]),
+        Route("/session", entrance.serve, methods=["POST", "DELETE"]),
     ]
+    if provider is not None:
+        away = oidc.SignIn(hf, guard, entrance, provider)
+        routes += [Route("/sign-in/oidc", away.leave), Route("/sign-in/oidc/back", away.back)]
     for path, endpoints in by_route().items():
         routes.append(Route(path, functools.partial(receiver.serve, endpoints), methods=list(endpoints)))
     failures = {HTTPException: _lost, Exception: _failed}
     app = Starlette(routes=routes, middleware=[Middleware(OwnPages)], exception_handlers=failures)
     app.router.redirect_slashes = False
     app.state.bundles = asyncio.Semaphore(1)
-    app.state.ways = SignIn(token=True, oidc=None)
+    app.state.ways = SignIn(token=True, oidc=None if provider is None else Provider(provider.label))
     return app
 
 

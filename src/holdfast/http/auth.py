@@ -154,10 +154,10 @@ class Tokens:
 
     async def known(self, request: Request, secret: str) -> Token:
         """Find the token that has this secret, or refuse: many wrong ones from one address are not looked up any more."""
-        address = self.tries.allow(request, secret)
+        self.tries.allow(request, secret)
         token = await self._hf.token_of(secret)
         if token is None:
-            self.tries.wrong(address)
+            self.tries.wrong(request)
             raise unauthorized("this token is not known, was revoked, or has expired", token=id_in(secret))
         self.tries.right(secret)
         self.note(token)

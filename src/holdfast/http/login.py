@@ -42,13 +42,17 @@ class Entrance:
             self._set(request, response, "", 0)
             return response
         who, whose = await self._shown(request, await _given(request))
-        account = None if origin.is_secret else account_of(request)
-        begun = await self._edge.begin_session(who, whose, account)
+        begun = await self.begin(request, who, whose)
         response = Response(
             json_bytes({"name": who.actor.name, "seconds": begun.seconds}), 201, media_type="application/json"
         )
         self.admit(request, response, begun)
         return response
+
+    async def begin(self, request: Request, who: Identity, whose: str) -> Begun:
+        """Begin a session of somebody who is known; without TLS it is the account's that asks."""
+        account = None if self._guard.origin.is_secret else account_of(request)
+        return await self._edge.begin_session(who, whose, account)
 
     def admit(self, request: Request, response: Response, begun: Begun) -> None:
         """Give the browser the cookie of a session that has begun."""
@@ -63,10 +67,10 @@ class Entrance:
     async def _shown(self, request: Request, given: dict[str, str]) -> tuple[Identity, str]:
         """Find who has shown this, and whose session it becomes."""
         if "link" in given:
-            address = self._guard.tries.allow(request, given["link"])
+            self._guard.tries.allow(request, given["link"])
             who = await self._edge.link(given["link"])
             if who is None:
-                self._guard.tries.wrong(address)
+                self._guard.tries.wrong(request)
                 raise unauthorized(
                     "this link is over: it is good for one decision, until its time ends. Ask for another"
                 )

@@ -103,6 +103,10 @@ class Origin:
                 "foreign_request", "the request of a session is not of this server's page: X-Holdfast-Page is not 1"
             )
 
+    def address(self, request: Request) -> str:
+        """Name the address of this server's pages, as the browser that asks knows it; `Refused` if that is no page of it."""
+        return self.url or self._own(request)
+
     def _own(self, request: Request) -> str:
         host = request.headers.get("host", "")
         if self.url is None:

@@ -27,6 +27,7 @@ from holdfast.http.auth import Tokens
 from holdfast.http.codes import Codes
 from holdfast.http.connections import AT_ONCE, PEER, Connection, Doors, Limits, seldom_logged
 from holdfast.http.follow import Followers
+from holdfast.http.oidc import Provider
 from holdfast.http.origins import Origin
 from holdfast.worker.health import bound
 
@@ -121,6 +122,7 @@ async def serving(
     limits: Limits | None = None,
     codes: Codes | None = None,
     url: str | None = None,
+    provider: Provider | None = None,
 ) -> AsyncIterator[str]:
     """Answer requests as long as this lasts; the address is where. Refused for all the world without any token.
 
@@ -135,7 +137,8 @@ async def serving(
     guard = Tokens(hf, origin if is_local(listener) or url is not None else None, codes)
     followers, doors = Followers(), Doors((limits or Limits()).affordable())
     config = uvicorn.Config(
-        application(hf, guard, followers), log_config=None, access_log=False, lifespan="off", ws="none", root_path=origin.path,
+        application(hf, guard, followers, provider), log_config=None, access_log=False, lifespan="off", ws="none",
+        root_path=origin.path,
         proxy_headers=False, server_header=False, timeout_graceful_shutdown=END_S,  # type: ignore[arg-type]
         headers=[("X-Content-Type-Options", "nosniff"), ("X-Holdfast-Version", version())],
         http=functools.partial(Connection, doors), backlog=AT_ONCE,  # type: ignore[arg-type]

@@ -27,18 +27,18 @@ class Tries:
         self._wrong: OrderedDict[str, tuple[float, int]] = OrderedDict()  # by address: since when, and how many
         self._right: OrderedDict[str, None] = OrderedDict()  # digests of tokens that were good
 
-    def allow(self, request: Request, secret: str) -> str:
-        """Name the address that a secret comes from; `Refused` where it has shown too many wrong ones."""
+    def allow(self, request: Request, secret: str) -> None:
+        """Refuse a secret from an address that has shown too many wrong ones."""
         address: str = request.scope[KEY].address
         since, many = self._wrong.get(address, (0.0, 0))
         left_s = since + _MINUTE_S - time.monotonic()
         if many >= WRONG_MOST and left_s > 0 and digest(secret) not in self._right:
             told = f"{many} wrong tokens came from this address within a minute"
             raise Refused("too_many_tries", told, {"Retry-After": str(int(left_s) + 1), "Connection": "close"})
-        return address
 
-    def wrong(self, address: str) -> None:
+    def wrong(self, request: Request) -> None:
         """Count one."""
+        address: str = request.scope[KEY].address
         now = time.monotonic()
         since, many = self._wrong.pop(address, (now, 0))
         self._wrong[address] = (since, many + 1) if now < since + _MINUTE_S else (now, 1)

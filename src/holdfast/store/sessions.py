@@ -61,6 +61,18 @@ class Sessions(Feature):
         """Read one with what it began with."""
         return await self._glance(_seen, digest)
 
+    async def use_once(self, digest: str, lasts_ms: int) -> bool:
+        """Note that something was used, for so long; False if it was before. It is a row of no session."""
+
+        def work(tx: Transaction) -> Asking[bool]:
+            if (yield from tx.row("session", digest=digest)) is not None:
+                return False
+            yield from tx.rows("insert_session", digest=digest, whose="used", member_of="[]", scopes="[]", account=None,
+                               expires_at=tx.now + lasts_ms)  # fmt: skip
+            return True
+
+        return await self._submit(work, journal=False)
+
     async def end_sessions_of(self, name: str, *, by: str, via: str) -> int:
         """Forget all sessions of a person whom a provider knows; returns how many."""
 
