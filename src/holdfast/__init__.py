@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from holdfast.client.conversations import ConversationInfo, Message, Transcript
     from holdfast.client.forks import ForkInfo
     from holdfast.client.history import CheckpointInfo, MessageInfo, Pending, Snapshot, State, StepInfo
-    from holdfast.client.info import AgentInfo, Deed, FailureInfo, PlanItem, RunEvent, RunInfo
+    from holdfast.client.info import AgentInfo, Deed, FailureInfo, PlanItem, RunCounts, RunEvent, RunInfo
     from holdfast.client.keys import Key, Keys
+    from holdfast.client.needs import Need, Needs
     from holdfast.client.notifications import NotificationHandle, NotificationInfo
     from holdfast.client.outline import CallGroup, CallSample, Outline
     from holdfast.client.present import Doing, Forked
@@ -183,6 +184,8 @@ __all__ = [
     "Message",
     "MessageInfo",
     "MoveReceipt",
+    "Need",
+    "Needs",
     "NewerJournal",
     "NondeterminismError",
     "NotAllowed",
@@ -216,6 +219,7 @@ __all__ = [
     "Run",
     "RunActive",
     "RunCancelled",
+    "RunCounts",
     "RunEvent",
     "RunExists",
     "RunFailed",
@@ -331,7 +335,8 @@ _HOMES = {
     "holdfast.client.forks": "ForkInfo",
     "holdfast.client.history": "CheckpointInfo MessageInfo Pending Snapshot State StepInfo",
     "holdfast.client.calls": "OpenCall",
-    "holdfast.client.info": "AgentInfo Deed FailureInfo PlanItem RunEvent RunInfo",
+    "holdfast.client.info": "AgentInfo Deed FailureInfo PlanItem RunCounts RunEvent RunInfo",
+    "holdfast.client.needs": "Need Needs",
     "holdfast.client.present": "Doing Forked",
     "holdfast.client.run": "Receipt Run",
     "holdfast.words.salvage": "Reason Salvaged partial",

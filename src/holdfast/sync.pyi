@@ -14,8 +14,9 @@ from holdfast.client.control import Bulk
 from holdfast.client.conversations import ConversationInfo, Message
 from holdfast.client.forks import ForkInfo
 from holdfast.client.history import CheckpointInfo, Pending
-from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo
+from holdfast.client.info import AgentInfo, Deed, RunCounts, RunEvent, RunInfo
 from holdfast.client.keys import Keys
+from holdfast.client.needs import Needs
 from holdfast.client.notifications import NotificationInfo
 from holdfast.client.outline import Outline
 from holdfast.client.rehearsal import Checked
@@ -962,6 +963,46 @@ class Client:
 
         Raises:
             BadArguments: A filter cannot be used.
+        """
+
+    def run_counts(
+        self,
+        *,
+        status: str | Iterable[str] | None = ...,
+        agent: str | Agent[..., Any] | Iterable[str | Agent[..., Any]] | None = ...,
+        labels: Mapping[str, str] | None = ...,
+        since: Duration | datetime | None = ...,
+        until: Duration | datetime | None = ...,
+        search: str | None = ...,
+        parent: str | None = ...,
+        waits_for: str | Iterable[str] | None = ...,
+        queue: str | Iterable[str] | None = ...,
+        version: str | None = ...,
+        root: bool | None = ...,
+        stuck: bool | None = ...,
+        needs: bool | None = ...,
+        cost: float | None = ...,
+        attempt: int | None = ...,
+    ) -> RunCounts:
+        """Count the runs that fit, by state, and those that need a person. The filters are those of `runs`.
+
+        It is quick however many have ended: of more than 100,000 that ended in one way, or 20,000 with a filter, only so many are
+        counted, and the answer says that it is not exact.
+
+        Raises:
+            BadArguments: A filter cannot be used.
+        """
+
+    def needs(self, limit: int = ..., *, by: str | Actor | None = ..., labels: Mapping[str, str] | None = ...) -> Needs:
+        """List what needs a person, the most urgent first: questions, steps in doubt, and runs that do not go on by themselves.
+
+        Args:
+            limit: How many at most.
+            by: The person who asks; unless given, the one that this client acts as.
+            labels: Labels that the run has.
+
+        Raises:
+            BadArguments: It names nobody.
         """
 
     def agents(self) -> list[AgentInfo]:

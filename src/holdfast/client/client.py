@@ -22,10 +22,11 @@ from holdfast.client.aside import aside
 from holdfast.client.bundles import Bundles
 from holdfast.client.control import BULK_PAGE, Control
 from holdfast.client.conversations import Conversations
-from holdfast.client.filter import Which, checked_order, filter_of, read_place, whole_filter
-from holdfast.client.info import AgentInfo, Deed, RunEvent, RunInfo, bury_owners, infos_of
+from holdfast.client.filter import Which, checked_order, filter_of, read_place, whole_filter, working
+from holdfast.client.info import AgentInfo, Deed, RunCounts, RunEvent, RunInfo, bury_owners, infos_of
 from holdfast.client.links import Links
 from holdfast.client.mount import Mount
+from holdfast.client.needs import Needs, needs
 from holdfast.client.notifications import Notifications
 from holdfast.client.refusals import Refusals
 from holdfast.client.rehearsal import Rehearsals
@@ -697,6 +698,70 @@ class Client(
         """
         fits = filter_of(self.store.clock.now(), status, agent, labels, since, until, search)
         return await self.store.count_runs(**fits)
+
+    async def run_counts(
+        self,
+        *,
+        status: str | Iterable[str] | None = None,
+        agent: str | Agent[..., Any] | Iterable[str | Agent[..., Any]] | None = None,
+        labels: Mapping[str, str] | None = None,
+        since: Duration | datetime | None = None,
+        until: Duration | datetime | None = None,
+        search: str | None = None,
+        parent: str | None = None,
+        waits_for: str | Iterable[str] | None = None,
+        queue: str | Iterable[str] | None = None,
+        version: str | None = None,
+        root: bool | None = None,
+        stuck: bool | None = None,
+        needs: bool | None = None,
+        cost: float | None = None,
+        attempt: int | None = None,
+    ) -> RunCounts:
+        """Count the runs that fit, by state, and those that need a person. The filters are those of `runs`.
+
+        It is quick however many have ended: of more than 100,000 that ended in one way, or 20,000 with a filter, only so many are
+        counted, and the answer says that it is not exact.
+
+        Raises:
+            BadArguments: A filter cannot be used.
+
+        Example:
+            ```python
+            found = await hf.run_counts(root=True)
+            assert (found.counts["waiting"], found.needs, found.exact) == (1, 1, True)
+            ```
+        """
+        which: Which = {
+            "status": status, "agent": agent, "labels": labels, "since": since, "until": until, "search": search,
+            "waits_for": waits_for, "queue": queue, "version": version, "root": root, "stuck": stuck, "needs": needs, "cost": cost,
+            "attempt": attempt,
+        }  # fmt: skip
+        fits = await whole_filter(self.store, which) | await working(self.store)
+        counted = await self.store.run_counts(**fits, parent=parent)
+        return RunCounts(counted.states, counted.needs, counted.exact)
+
+    async def needs(
+        self, limit: int = 20, *, by: str | Actor | None = None, labels: Mapping[str, str] | None = None
+    ) -> Needs:
+        """List what needs a person, the most urgent first: questions, steps in doubt, and runs that do not go on by themselves.
+
+        Args:
+            limit: How many at most.
+            by: The person who asks; unless given, the one that this client acts as.
+            labels: Labels that the run has.
+
+        Raises:
+            BadArguments: It names nobody.
+
+        Example:
+            ```python
+            (need,) = (await hf.needs(by="ana")).needs
+            assert (need.kind, need.mine) == ("question", True)
+            ```
+        """
+        actor = self._actor if by is None else Actor.of(by)
+        return await needs(self.store, checked_limit(limit), actor, labels)
 
     async def agents(self) -> list[AgentInfo]:
         """List the agents that workers have published in this store, by name.

@@ -207,6 +207,27 @@ class RunInfo:
         )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class RunCounts:
+    """Numbers of runs.
+
+    Attributes:
+        counts: How many there are in each state.
+        needs: How many need a person.
+        exact: Whether all that have ended were counted; if not, there are more.
+
+    Example:
+        ```python
+        counts = (await hf.run_counts()).counts
+        print(counts["failed"], "of", sum(counts.values()))
+        ```
+    """
+
+    counts: dict[str, int]
+    needs: int
+    exact: bool
+
+
 async def infos_of(store: Store, rows: Sequence[RunRow]) -> list[RunInfo]:
     """Say of these runs what lists show; however many there are, each kind of it is read once."""
     now, ids = store.clock.now(), [row.id for row in rows]

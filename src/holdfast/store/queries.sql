@@ -1407,7 +1407,7 @@ CASE WHEN {wanted} AND {crashed} AND {served} THEN 'group'
      WHEN status IN ('waiting', 'ready') THEN waits_for END
 
 -- name: stalled
--- Part of others: a run does not go on by itself (`why_stuck` in words/stuck.py says why).
+-- Part of others: a run does not go on by itself (`kept_by` in client/needs.py says why).
 (status = 'paused'
  OR ({wanted} AND ({crashed} OR NOT {served}
                    OR (:taken_queues IS NOT NULL AND queue NOT IN (SELECT value FROM json_each(:taken_queues)))
@@ -1439,6 +1439,7 @@ EXISTS (SELECT 1 FROM approvals WHERE approvals.run_id = runs.id AND approvals.s
   AND (:needing IS NULL OR CASE WHEN finished_at IS NULL AND ({stalled} OR {asks}) THEN 1 ELSE 0 END = :needing)
   AND (:usd IS NULL OR (SELECT sum(usd) FROM spending WHERE spending.run_id = runs.id) >= :usd)
   AND (:attempt IS NULL OR (finished_at IS NULL AND {tried}))
+  AND (:parent IS NULL OR parent_id = :parent)
   AND (:search IS NULL OR instr(lower(id || ' ' || agent || ' ' || labels || ' ' || input || ' ' || coalesce(reason, '')
         || ' ' || coalesce(error, '')), :search) > 0)
 
@@ -1508,7 +1509,7 @@ GROUP BY agent, status ORDER BY agent, status
 -- Runs that fit, among the children of one run or the members of one tree.
 SELECT {run} FROM runs
 WHERE id IN (SELECT id FROM runs WHERE parent_id = :parent UNION ALL SELECT id FROM runs WHERE root_id = :root)
-  AND (:parent IS NULL OR parent_id = :parent) AND (:root IS NULL OR root_id = :root)
+  AND (:root IS NULL OR root_id = :root)
   AND {fitting}
   AND (:after IS NULL OR {rank} > :place OR ({rank} = :place AND id > :after))
 ORDER BY {rank}, id LIMIT :limit
@@ -1520,6 +1521,44 @@ SELECT id, agent, status, labels FROM runs ORDER BY created_at DESC, id LIMIT :l
 -- name: runs_beginning
 -- Runs whose ids begin with a text; they are ASCII.
 SELECT id, agent, status FROM runs WHERE id >= :search AND id < :search || '~' ORDER BY id LIMIT :limit
+
+-- name: these_runs
+-- Those of these runs that are there.
+SELECT {run} FROM runs WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- name: count_going
+-- How many runs have not ended, by state; from an index.
+SELECT status, count(*) FROM runs
+WHERE finished_at IS NULL AND status IN ('ready', 'running', 'waiting', 'paused') GROUP BY status
+
+-- name: count_going_that_fit
+-- The same of those that fit.
+SELECT status, count(*) FROM runs
+WHERE finished_at IS NULL AND status IN ('ready', 'running', 'waiting', 'paused') AND {fitting} GROUP BY status
+
+-- name: count_ended
+-- How many runs have ended, by how, up to a number; from an index.
+SELECT 'completed', count(*), 0 FROM (SELECT 1 FROM runs WHERE finished_at IS NOT NULL AND status = 'completed' LIMIT :limit) AS a
+UNION ALL
+SELECT 'failed', count(*), 0 FROM (SELECT 1 FROM runs WHERE finished_at IS NOT NULL AND status = 'failed' LIMIT :limit) AS b
+UNION ALL
+SELECT 'cancelled', count(*), 0 FROM (SELECT 1 FROM runs WHERE finished_at IS NOT NULL AND status = 'cancelled' LIMIT :limit) AS c
+UNION ALL
+SELECT 'moved', count(*), 0 FROM (SELECT 1 FROM runs WHERE finished_at IS NOT NULL AND status = 'moved' LIMIT :limit) AS d
+
+-- name: ended_that_fit
+-- How many of those that ended in one way last were looked at, and fit.
+SELECT count(*), count(CASE WHEN {fitting} THEN 1 END)
+FROM (SELECT * FROM runs WHERE finished_at IS NOT NULL AND status = :status ORDER BY finished_at DESC LIMIT :limit) AS runs
+
+-- name: count_needs
+-- How many runs that fit need a person. Only those that are due, ready or paused, or have asked, can.
+SELECT count(*) FROM runs
+WHERE id IN (SELECT id FROM runs WHERE priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9) AND due_at <= :now
+             UNION SELECT id FROM runs WHERE finished_at IS NULL AND status = 'ready'
+             UNION SELECT id FROM runs WHERE finished_at IS NULL AND status = 'paused'
+             UNION SELECT run_id FROM approvals WHERE status = 'open')
+  AND finished_at IS NULL AND ({stalled} OR {asks}) AND {fitting}
 
 -- name: place_of
 -- Where a run stands in an order of lists: the next page begins behind it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypedDict, Unpack
+from typing import Any, Final, Literal, NamedTuple, TypedDict, Unpack
 
 from holdfast.errors import UnknownRun
 from holdfast.store import audit
@@ -13,8 +13,10 @@ from holdfast.store.blobs import insert_blobs
 from holdfast.store.changes import News
 from holdfast.store.work import Asking, Conflict, Feature, Many, Transaction, listed, rows, to_json
 from holdfast.words.limits import Lane
-from holdfast.words.model import UNFINISHED, RunRow
+from holdfast.words.model import FINISHED, TRANSITIONS, UNFINISHED, RunRow
 
+_COUNTED: Final = 100_000  # runs that ended in one way, at most; an index alone is read
+_LOOKED_AT: Final = 20_000  # the same, where rows must be read to see whether they fit
 Order = Literal["newest", "oldest", "updated"]
 _ORDERS: Final[dict[Order, str]] = {"newest": "runs", "oldest": "runs_oldest", "updated": "runs_updated"}
 
@@ -84,6 +86,14 @@ class Census:
     first_due_at: int | None
 
 
+class Counts(NamedTuple):
+    """Numbers of runs by state, and of those that need a person. If they are not exact there are more that have ended."""
+
+    states: dict[str, int]
+    needs: int
+    exact: bool
+
+
 class Runs(Feature):
     """Runs: created, read, listed and counted."""
 
@@ -139,6 +149,14 @@ class Runs(Feature):
         """Count the events of a run and all below it, and the bytes that they hold."""
         ((events, size),) = await self._read(rows, "bulk_of", root=root)
         return int(events), int(size)
+
+    async def run_counts(self, *, parent: str | None = None, **which: Unpack[Filter]) -> Counts:
+        """Count the runs that fit, by state, and those that need a person; of those that have ended only so many are looked at."""
+        return await self._read(_counts, which, parent, self.clock.now())
+
+    async def these_runs(self, runs: Iterable[str]) -> list[RunRow]:
+        """Read those of these runs that are there, in no particular order."""
+        return [RunRow(*row) for row in await self._read(rows, "these_runs", ids=to_json(list(runs)))]
 
     async def open_below(self, run: str) -> list[str]:
         """List the nearest unfinished runs below this one: its children, and in place of one that has ended those below it."""
@@ -264,8 +282,27 @@ def _parameters(
         "since": since, "created_at": until, "search": None if search is None else search.lower(),
         "agents": listed(agents), "queues": listed(queues), "version": version, "top": _flag(top), "waits": listed(waits_for),
         "stalled": _flag(stuck), "needing": _flag(needs), "usd": usd, "attempt": attempt, "served": listed(served or ()),
-        "taken_queues": listed(taken_queues),
+        "taken_queues": listed(taken_queues), "parent": None,
     }  # fmt: skip
+
+
+def _counts(which: Filter, parent: str | None, now: int) -> Asking[Counts]:
+    """Count what has not ended whole, and of what has ended no more than a person waits for."""
+    wanted, exact = {**_parameters(**which), "parent": parent}, True
+    plain = all(value is None for name, value in wanted.items() if name not in ("served", "taken_queues"))
+    query = {} if plain else {"now": now, **wanted}
+    states = dict.fromkeys(TRANSITIONS, 0)
+    states |= dict((yield from rows("count_going" if plain else "count_going_that_fit", **query)))
+    if plain:
+        for status, looked_at, _ in (yield from rows("count_ended", limit=_COUNTED)):
+            states[status], exact = looked_at, exact and looked_at < _COUNTED
+    else:
+        among = sorted(FINISHED if wanted["statuses"] is None else FINISHED & {*json.loads(wanted["statuses"])})
+        for status in among:
+            ((looked_at, fit),) = yield from rows("ended_that_fit", limit=_LOOKED_AT, **query | {"status": status})
+            states[status], exact = fit, exact and looked_at < _LOOKED_AT
+    ((needs,),) = yield from rows("count_needs", **{"now": now, **wanted})
+    return Counts(states, needs, exact)
 
 
 def _flag(wanted: bool | None) -> int | None:
@@ -285,7 +322,8 @@ def _runs(
     page = {"limit": limit, "after": after, "now": now}
     statuses = wanted["statuses"]
     if parent is not None or root is not None:
-        found = yield from rows("relatives", parent=parent, root=root, order=order, place=rank, **page, **wanted)
+        wanted["parent"] = parent
+        found = yield from rows("relatives", root=root, order=order, place=rank, **page, **wanted)
     elif statuses is not None and "completed" not in json.loads(statuses):
         found = yield from rows("runs_in", order=order, place=rank, **page, **wanted)
     else:
