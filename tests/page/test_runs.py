@@ -105,3 +105,39 @@ def test_a_server_that_dies_stops_the_clock_and_one_that_comes_back_is_caught_up
     expect(page.locator(".live")).to_have_text("live", timeout=40_000)
     expect(page.locator(".news")).to_have_text("1 new run", timeout=20_000)
     stage.act(lambda hf: hf.get("while-away").cancel(by="ana"))
+
+
+def test_many_runs_are_cancelled_together_and_those_that_refuse_say_why(stage, visit):
+    async def begin(hf):
+        for at in range(3):
+            await hf.start("listener", "never", id=f"many-{at}", labels={"batch": "b"})
+
+    stage.act(begin)
+    page = visit("ana").goto("/runs?q=label%3Abatch%3Db", "tr[data-row]")
+    expect(page.locator("tr[data-row]")).to_have_count(3)
+    page.click("th.pick input")
+    expect(page.locator(".many")).to_contain_text("3 chosen")
+    stage.act(lambda hf: hf.get("many-1").cancel(by="bo"))
+    stage.act(lambda hf: hf.get("many-1").wait("cancelled"))
+    page.click(".many button:has-text('Cancel')")
+    page.fill("dialog input", "enough of them")
+    page.click("dialog button[type=submit]")
+    expect(page.locator("dialog, .toast").last).to_contain_text("asked to stop")
+    infos = stage.act(lambda hf: hf.runs(labels={"batch": "b"}))
+    assert {each.status for each in infos} <= {"cancelled", "waiting", "running", "ready"}
+    assert any("enough of them" in (each.reason or "") for each in infos)
+
+
+def test_one_field_finds_runs_questions_and_agents(visit):
+    page = visit("ana").goto("/runs", "tr[data-row]")
+    page.keyboard.press("/")
+    page.keyboard.type("otters")
+    expect(page.locator(".found [role=option]").first).to_contain_text("otters-2026-07")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/runs/otters-2026-07")
+    page.keyboard.press("/")
+    page.keyboard.type("nobody at all")
+    expect(page.locator(".found-foot")).to_contain_text("Nothing by that name")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/runs?q=nobody+at+all")

@@ -50,7 +50,7 @@ async function route() {
   own.opened = module.open(context(params));
   shell.main.className = `view-${name}${params.id ? " one" : ""}`;
   swap(shell.main, own.opened.element);
-  if (before && before.name !== name) shell.main.focus({ preventScroll: true });
+  if (before && before.name !== name && !document.activeElement.closest("input, dialog")) shell.main.focus({ preventScroll: true }); // not from somebody who types
   if (before) scrollTo(0, 0);
 }
 

@@ -85,7 +85,7 @@ export function happens(run) {
     const code = run.version ? `a worker with version ${run.version} of ${run.agent}` : `a worker with ${run.agent}`;
     return [soft("waits for "), [code, ""], ...also(ms(run.updated_at) && age(run.updated_at))];
   }
-  if (!does) return waiting(run, soft, also);
+  if (!does || run.status === "ready") return waiting(run, soft, also);
   const since = ms(does.since) !== null ? age(does.since) : "";
   const several = does.count > 1 ? `${count(does.count)} at once` : "";
   if (does.kind === "question") return [[question(does.input, does.name)[0] || "asks a person", "strong"], ...also(does.count > 1 && `${count(does.count)} questions`, since)];
@@ -102,11 +102,12 @@ export function happens(run) {
     return [[does.name, "code"], ...(input ? [soft(` ${input}`)] : []), ...also([several, since].filter(Boolean).join(", "), does.attempt > 1 && `attempt ${does.attempt}`)];
   }
   const what = { message: `message ${does.name ?? ""}`, child: `child ${does.name ?? does.input ?? ""}`, conversation: `conversation ${does.name ?? ""}`, rate: `its turn of ${does.name ?? "a rate"}`, slot: `a slot of ${does.name ?? "a limit"}` }[does.kind];
-  return [soft("waits for "), [(what ?? IN_WORDS[does.kind] ?? does.kind).trim(), ""], ...also(several, does.kind === "conversation" && does.input && `${does.input} has it`, since)];
+  return [soft("waits for "), [(what ?? IN_WORDS[does.kind] ?? does.kind).trim(), ""], ...also(several, since)];
 }
 
 function waiting(run, soft, also) {
   if (run.status === "running") return [soft(run.progress?.text || (run.worker ? `carried by ${run.worker}` : "is carried"))];
+  if (run.status === "ready" && ["rate", "slot"].includes(run.waits_for)) return [soft("waits for "), [run.doing?.name ? `${run.waits_for === "rate" ? "its turn of" : "a slot of"} ${run.doing.name}` : IN_WORDS[run.waits_for], ""]];
   if (run.status === "ready") return [soft(ms(run.due_at) !== null && ms(run.due_at) > now() ? `begins in ${left(run.due_at)}` : "a worker takes it next")];
   if (run.waits_for === "timer" && ms(run.due_at) !== null) return [soft("sleeps "), [`until ${soon(run.due_at)}`, ""], ...also(`${left(run.due_at)} left`)];
   return [soft("waits for "), [IN_WORDS[run.waits_for] ?? run.waits_for ?? "something", ""], ...also(ms(run.due_at) !== null && ms(run.due_at) > now() && `at the latest in ${left(run.due_at)}`)];
