@@ -8,7 +8,9 @@ pytestmark = pytest.mark.slow
 SIZES = {"360": (360, 740), "390": (390, 844), "768": (768, 1024), "1440": (1440, 900), "3840": (3840, 2160)}
 VIEWS = {
     "/runs": "[data-row]", "/approvals": ".inbox-item", "/agents/atlas": ".start", "/schedules": ".wide-table", "/audit": ".deed",
-    "/conversations": "[data-row]",
+    "/conversations": "[data-row]", "/runs/otters-2026-07": ".side, .dw-row", "/runs/lisbon-tile-0117": ".run-facts",
+    "/runs/otters-2026-07/journal": ".ev-row", "/runs/otters-2026-07/streams": ".stream-list",
+    "/runs/otters-2026-07/conversation": ".turn",
 }  # fmt: skip
 
 AUDIT = (HERE / "audit.js").read_text()

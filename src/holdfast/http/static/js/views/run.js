@@ -36,7 +36,9 @@ export function open(context) {
   context.title(id);
   model.begin();
   const beat = setInterval(() => {
-    if (!document.hidden && model.info && !model.over) schedule();
+    if (document.hidden || !model.info || model.over) return;
+    model.settle();
+    schedule();
   }, 1000);
   const off = on(["line"], () => schedule());
 

@@ -7,7 +7,7 @@ import { follow } from "../../live.js";
 import { get, set } from "../../store.js";
 import { ms, now } from "../../time.js";
 
-const PAGE = 1000, SLICE_MS = 5, AGAIN_MS = 1500, LOOK_MS = 30_000, OUTLINE_MS = 5000, KEPT = 50, TEARS = 20;
+const PAGE = 1000, SLICE_MS = 5, AGAIN_MS = 1500, SETTLE_MS = 4000, LOOK_MS = 30_000, OUTLINE_MS = 5000, KEPT = 50, TEARS = 20;
 export const HUGE = 5000; // events; above it the server folds, and the page reads only what is looked at
 const FINISHED = new Set(["completed", "failed", "cancelled", "moved"]);
 const RARE = ["run", "approval", "budget", "checkpoint", "foreign", "message", "note", "timer", "child", "plan", "progress"]; // what is read of a huge run besides its outline
@@ -20,6 +20,7 @@ export class Run {
     this.timer = 0;
     this.looks = 0;
     this.outlining = null;
+    this.due = 0;
   }
 
   now() {
@@ -54,6 +55,7 @@ export class Run {
     this.changed("events");
     this.followOn();
     this.family();
+    this.settle();
   }
 
   /** Take in what the server says of the run itself. */
@@ -155,8 +157,10 @@ export class Run {
 
   /** Read the run again soon; however many events come, at most once in a while. */
   soon(wait) {
-    if (this.timer && wait) return;
+    const at = performance.now() + wait;
+    if (this.timer && this.due <= at) return;
     clearTimeout(this.timer);
+    this.due = at;
     this.timer = setTimeout(() => {
       this.timer = 0;
       this.refresh();
@@ -169,6 +173,12 @@ export class Run {
     this.told(answer.data);
     this.showOpen(answer.data.open);
     this.changed("info");
+    this.settle();
+  }
+
+  /** A run leaves memory, and is taken again, without an event: it is asked how it stands until it rests. */
+  settle() {
+    if (["running", "ready"].includes(this.info.status) && !document.hidden) this.soon(SETTLE_MS);
   }
 
   /** After its end: somebody may retry it. */

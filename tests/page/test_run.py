@@ -1,0 +1,183 @@
+"""A run on the page: torn where its process was gone, folded where nobody worked, told in the command line's sentences."""
+
+import asyncio
+import json
+import re
+import urllib.request
+
+import pytest
+from playwright.sync_api import expect
+
+from holdfast.cli.view.tree import History
+from holdfast.client.family import account
+
+pytestmark = pytest.mark.slow
+
+ROW = "[role=treeitem]"
+
+
+def names(page):
+    """What a reader of screens hears, row by row."""
+    return page.locator(ROW).evaluate_all("rows => rows.map(row => row.ariaLabel)")
+
+
+def events_of(stage, run):
+    asked = urllib.request.Request(
+        f"{stage.address}/api/runs/{run}/events?limit=1000", headers={"Authorization": f"Bearer {stage.tokens['ana']}"}
+    )
+    with urllib.request.urlopen(asked) as answer:
+        return json.load(answer)["events"]
+
+
+def test_an_interruption_is_a_tear_with_both_names_and_what_was_in_the_middle(visit):
+    page = visit("ana").goto("/runs/otters-2026-07", ".pill")
+    expect(page.locator(".pill")).to_have_text(re.compile("went on after"))
+    expect(page.locator(".side-title")).to_have_text(re.compile(r"fox was killed\. heron went on after"))
+    expect(page.locator(".ledger")).to_contain_text("results were read back")
+    expect(page.locator(".facts")).to_contain_text("its lock: the process was dead")
+    assert page.locator(".tl-paper.over path.rip").count() == 2
+    assert page.locator(".bar.going").count() >= 1 + 3  # what the legend shows, and three sections that are written
+    assert page.evaluate("document.querySelectorAll('*').length") < 2_500
+
+
+def test_a_tear_that_happens_is_drawn_while_one_looks(stage, visit):
+    """A worker is killed with what it carries: the tear comes by itself, and after the end the page has every event once."""
+    worker = stage.worker("doomed", "torn_agents.py")
+    stage.act(lambda hf: _served(hf, "torn"))
+    stage.act(lambda hf: hf.start("torn", 3, id="torn-1"))
+    page = visit("ana").goto("/runs/torn-1", ROW)
+    expect(page.locator(".tl-rows .bar.going")).not_to_have_count(0, timeout=20_000)
+    worker.kill()
+    worker.wait()
+    stage.worker("saviour", "torn_agents.py")
+    expect(page.locator(".pill")).to_have_count(1, timeout=30_000)
+    expect(page.locator(".tl-rows .bar.lost")).not_to_have_count(0, timeout=30_000)
+    expect(page.locator(".run-state")).to_have_text("completed", timeout=60_000)
+    told = page.locator(".pill").get_attribute("aria-label")
+    assert "doomed was gone, saviour went on after" in told
+    assert any("lost with its process" in each and "done in" in each for each in names(page))
+    page.reload()
+    expect(page.locator(".tl-rows .bar.lost")).not_to_have_count(0)  # who comes later sees the same
+    page.goto("/runs/torn-1/journal")
+    expect(page.locator(".ev-row[data-seq]").last).to_be_visible()
+    shown = page.locator(".ev-row[data-seq]").evaluate_all("rows => rows.map(row => Number(row.dataset.seq))")
+    assert shown == [event["seq"] for event in events_of(stage, "torn-1")]
+
+
+async def _served(hf, agent):
+    async with asyncio.timeout(60):
+        while not any(each.name == agent and each.served for each in await hf.agents()):
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("run", ["tides-12", "lisbon-tile-0117", "payout-8841", "refund-5521", "noor", "cleanup-0716"])
+def test_every_call_that_the_command_line_shows_is_a_sentence_of_the_page(stage, visit, run):
+    page = visit("ana").goto(f"/runs/{run}", ROW)
+    page.wait_for_timeout(300)
+    heard = "\n".join(names(page))
+
+    async def tree(hf):
+        return History((await account(hf, run)).told)
+
+    def calls(items):
+        for node in items:
+            if node.sort in ("step", "model", "child", "question"):
+                yield node
+            yield from calls(node.items)
+
+    found = list(calls(stage.act(tree).items))
+    assert found
+    for node in found:
+        assert node.name in heard, (node.name, heard)
+        for remark in node.remarks:
+            if remark.tone == "bad":
+                assert remark.text.partition(": ")[2].partition(";")[0][:60] in heard
+
+
+def test_what_matters_is_chosen_first(visit):
+    """The failure of a run that failed, the question of one that asks."""
+    visitor = visit("ana")
+    page = visitor.goto("/runs/lisbon-tile-0117", ".side .trace")
+    expect(page.locator(".side")).to_contain_text("ValueError")
+    expect(page.locator(".fault.bad")).to_contain_text("Retry")
+    page = visitor.goto("/runs/payout-8841", ".asked-part")
+    expect(page.locator(".asked-part a")).to_have_attribute("href", re.compile("approvals/q-"))
+
+
+def test_keys_choose_fold_and_move(visit):
+    page = visit("ana").goto("/runs/otters-2026-07", ROW)
+    page.keyboard.press("Escape")
+    expect(page.locator(".side-sort")).to_have_text("The run")
+    page.keyboard.press("]")
+    expect(page.locator(".side-sort")).to_have_text("Interruption")
+    assert re.search(r"\?at=\d+$", page.url)
+    page.keyboard.press("t")
+    expect(page.locator(".tl-line.axis .tl-cell")).to_have_text("true time")
+    assert "time=true" in page.url
+    page.keyboard.press("t")
+    page.keyboard.press("f")
+    expect(page.locator(".side .attempts .failed")).to_contain_text("ConnectionError")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    assert page.locator(f"{ROW}[aria-selected=true]").count() == 1
+    page.keyboard.press("3")
+    page.wait_for_url("**/runs/otters-2026-07/journal")
+    page.go_back()
+    expect(page.locator(ROW).first).to_be_visible()
+
+
+def test_a_filter_shows_what_fits_and_stands_in_the_address(visit):
+    page = visit("ana").goto("/runs/otters-2026-07", ROW)
+    page.fill(".mini-find input", "attempt>1")
+    expect(page.locator(ROW)).to_have_count(1)
+    assert "only=attempt" in page.url
+    page.reload()
+    expect(page.locator(ROW)).to_have_count(1)
+    page.fill(".mini-find input", "no such call")
+    expect(page.locator(".tl-none")).to_have_text("No call fits the filter.")
+
+
+def test_who_may_only_read_is_offered_nothing_else(visit):
+    page = visit("eve").goto("/runs/otters-2026-07", ROW)
+    assert page.locator(".acts button").count() == 1  # what can be copied and opened
+    page.locator(ROW).nth(2).click()
+    expect(page.locator(".side-foot")).not_to_contain_text("Fork")
+
+
+def test_pausing_and_resuming_is_one_press_each(stage, visit):
+    stage.act(lambda hf: hf.start("listener", "never", id="pressed-1"))
+    page = visit("ana").goto("/runs/pressed-1", ".run-title")
+    page.click("button:has-text('Pause')")
+    expect(page.locator(".run-state")).to_have_text("paused", timeout=20_000)
+    page.click(".run-title button:has-text('Resume')")
+    expect(page.locator(".run-state")).to_have_text("waiting", timeout=20_000)
+    page.click("button:has-text('Cancel…')")
+    page.fill("dialog input", "enough")
+    page.click("dialog button:has-text('Cancel the run')")
+    expect(page.locator(".run-state")).to_have_text("cancelled", timeout=20_000)
+    expect(page.locator(".fault")).to_contain_text("enough")
+
+
+def test_the_other_sides_of_a_run_are_there(visit):
+    visitor = visit("ana")
+    page = visitor.goto("/runs/otters-2026-07/streams", ".stream-list button")
+    expect(page.locator(".stream-text > .part")).to_contain_text("An otter that sleeps")
+    expect(page.locator(".voided summary")).to_contain_text(
+        "were written and discarded"
+    )  # by the process that was killed
+    page = visitor.goto("/runs/otters-2026-07/data", ".data-block")
+    expect(page.locator(".data-cols")).to_contain_text("how sea otters hold on")
+    page = visitor.goto("/runs/otters-2026-07/audit", ".deeds table")
+    expect(page.locator(".deeds")).to_contain_text("start")
+    page = visitor.goto("/runs/otters-2026-07/conversation", ".turn")
+    expect(page.locator(".talk .across")).to_have_count(1)
+
+
+def test_a_run_on_a_phone_is_strips_and_a_sheet(visit):
+    page = visit("ana", phone=True).goto("/runs/otters-2026-07", ".dw-row")
+    expect(page.locator(".across")).to_have_text(re.compile(r"fox was killed\s*heron went on after"))
+    page.click(".across")
+    expect(page.locator(".sheet .side-title")).to_contain_text("fox was killed")
+    page.click(".sheet-grip")
+    expect(page.locator(".sheet")).to_have_count(0)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
