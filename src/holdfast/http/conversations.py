@@ -47,7 +47,7 @@ class OneConversation:
 
 
 @dataclass(frozen=True, slots=True)
-class Messages:
+class Said:
     """A part of a conversation, oldest first."""
 
     messages: list[Message[Any]]
@@ -65,13 +65,13 @@ async def shown(call: Call[Nothing, None]) -> OneConversation:
     return OneConversation(await _info(call))
 
 
-async def messages(call: Call[Part, None]) -> Messages:
+async def messages(call: Call[Part, None]) -> Said:
     """Read a part of a conversation."""
     info, part = await _info(call), call.query
     first = min(part.after, info.messages) if part.last is None else max(info.messages - part.last, 0)
     count = part.limit if part.last is None else part.last
     found = await Edge(call.hf).messages(Room(LISTED_BYTES), info.id, first, first + count)
-    return Messages(found, found[-1].position + 1 if found else first)
+    return Said(found, found[-1].position + 1 if found else first)
 
 
 async def _info(call: Call[Any, None]) -> ConversationInfo:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 from typing import Any, Final
 
@@ -179,7 +180,7 @@ def _parts(path: str) -> list[dict[str, Any]]:
 
 def _query(endpoint: Endpoint, schemas: dict[str, Any]) -> list[dict[str, Any]]:
     made = endpoint.query.model_json_schema(ref_template=_REFERENCE)
-    schemas.update(made.pop("$defs", {}))
+    _keep(schemas, made.pop("$defs", {}))
     found = []
     for name, schema in made.get("properties", {}).items():
         schema.pop("title", None)
@@ -197,8 +198,26 @@ def _schema(kind: Any, schemas: dict[str, Any], *, mode: Any = "serialization") 
     if "Approval" in parts:  # its row is the store's, and is not told
         parts.pop("ApprovalRow", None)
         parts["Approval"]["properties"].pop("row", None)
-    schemas.update(parts)
+    if mode == "validation":
+        made, parts = _given(made, parts, schemas)
+    _keep(schemas, parts)
     if "title" not in made or "$ref" in made or "oneOf" in made:
         return made
-    schemas[made["title"]] = made
+    _keep(schemas, {made["title"]: made})
     return {"$ref": _REFERENCE.format(model=made["title"])}
+
+
+def _given(made: Any, parts: dict[str, Any], schemas: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Rename what is taken in another shape than it is told in: what has a default may be left out."""
+    for name in [name for name in parts if schemas.get(name, parts[name]) != parts[name]]:
+        parts[f"{name}Given"] = parts.pop(name) | {"title": f"{name}Given"}
+        before, after = (f'"{_REFERENCE.format(model=each)}"' for each in (name, f"{name}Given"))
+        made, parts = json.loads(json.dumps([made, parts]).replace(before, after))
+    return made, parts
+
+
+def _keep(schemas: dict[str, Any], more: dict[str, Any]) -> None:
+    """Keep schemas by their names. Two that have one name would describe each other's answers."""
+    for name, schema in more.items():
+        if schemas.setdefault(name, schema) != schema:
+            raise ValueError(f"two documents are called {name!r}; rename one of their classes")

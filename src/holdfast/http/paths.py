@@ -85,7 +85,7 @@ PATHS: Final[tuple[Endpoint, ...]] = (
     Endpoint("GET", "/api/conversations/{id}", "One conversation: how long it is, and which run has it.", conversations.shown,
              "read", conversations.OneConversation),
     Endpoint("GET", "/api/conversations/{id}/messages", "What was said in it, from a place on, or the last of it.",
-             conversations.messages, "read", conversations.Messages, query=conversations.Part),
+             conversations.messages, "read", conversations.Said, query=conversations.Part),
     Endpoint("GET", "/api/schedules", "What begins by itself, with its next times and its last run.", schedules.listed, "read",
              schedules.Schedules),
     Endpoint("GET", "/api/schedules/{name}", "One schedule.", schedules.shown, "read", schedules.OneSchedule),
