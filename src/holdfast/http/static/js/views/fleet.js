@@ -46,7 +46,9 @@ export function open(context) {
     const gone = told.lost.filter((each) => now() - ms(each.at) < HOUR && each.how !== "drained"), waits = told.lost.filter((each) => each.after_ms !== null && each.after_ms !== undefined).map((each) => each.after_ms);
     const lacking = told.versions.reduce((sum, each) => sum + each.runs, 0);
     if (!told.workers.length) return lacking || told.queues.some((each) => each.due) ? "No worker is alive; runs wait as rows until one comes." : "No worker is alive, and nothing is due.";
-    if (gone.length) return `${many(gone.length, "worker")} ${gone.length === 1 ? "was" : "were"} killed in the last hour${waits.length ? `; every run went on within ${spoken(Math.max(...waits))}` : ""}`;
+    const killed = gone.filter((each) => each.how === "dead").length, still = gone.length - killed, was = (number) => (number === 1 ? "was" : "were");
+    const lost = [killed && `${many(killed, "worker")} ${was(killed)} killed`, still && `${killed ? still : many(still, "worker")} stopped answering`].filter(Boolean).join(", ");
+    if (gone.length) return `${lost} in the last hour${waits.length ? `; every run went on within ${spoken(Math.max(...waits))}` : ""}`;
     if (lacking) return `${many(told.workers.length, "worker")} alive; ${many(lacking, "run")} wait for code that nobody serves`;
     return `${many(told.workers.length, "worker")} alive, nobody was killed in the last hour`;
   }
@@ -57,13 +59,13 @@ export function open(context) {
     const due = queues.reduce((sum, each) => sum + (each.due ?? 0), 0), waiting = queues.reduce((sum, each) => sum + (each.waiting ?? 0), 0), oldest = queues.filter((each) => each.oldest_due_at).sort((one, other) => ms(one.oldest_due_at) - ms(other.oldest_due_at))[0];
     const failed = last?.failed ?? 0, usual = minutes.length > 5 ? minutes.slice(0, -5).reduce((sum, each) => sum + each.failed, 0) / (minutes.length - 5) : 0;
     const perSecond = workers.some((each) => each.steps_1m !== undefined && each.steps_1m !== null) ? workers.reduce((sum, each) => sum + (each.steps_1m ?? 0), 0) / 60 : (last?.steps ?? 0) / 60;
-    const number = (name, value, unit, under, values, kind) => h("div.number", h("div", h("dt", name), h("dd", value, unit && h("span.dim", unit)), h("dd.under.dim", under)), spark(values, kind));
+    const number = (name, value, unit, under, values, kind) => h("div.number", h("div", h("dt", name), h("dd", value, unit && h("span.dim", unit)), h("dd.under.dim", under)), values.length > 1 ? spark(values, kind) : null);
     swap(element,
       h("div.head", h("div.head-line", h("h1", "Fleet"), h("p.dim", { role: "status" }, summary()))),
       h("dl.panel.numbers",
         number("Steps a second", perSecond >= 10 ? count(perSecond) : perSecond.toFixed(1), "", `${count(last?.ended ?? 0)} runs ended in the last minute`, minutes.map((each) => each.steps), "line"),
-        number("Runs in memory", count(running), limit ? ` of ${count(limit)}` : "", waiting ? `${count(waiting)} more wait as rows` : "none waits as a row", minutes.map((each) => each.ended), "line"),
-        number("Due and not taken", count(due), "", oldest ? `the first for ${age(oldest.oldest_due_at)}, in ${oldest.queue}` : "nothing is late", queues.map((each) => each.due ?? 0), "bars"),
+        number("Runs in memory", count(running), limit ? ` of ${count(limit)}` : "", waiting ? `${count(waiting)} more wait as rows` : "none waits as a row", []),
+        number("Due and not taken", count(due), "", oldest ? `the first for ${age(oldest.oldest_due_at)}, in ${oldest.queue}` : "nothing is late", []),
         number("Failed runs, a minute", count(failed), "", `usual: ${usual.toFixed(1)}`, minutes.map((each) => each.failed), "bars.bad")),
       workersPanel(),
       h("div.fleet-cols", panel("Queues", null, queuesTable(queues)), panel("Rates and limits", null, ratesList(rates)),
@@ -76,7 +78,6 @@ export function open(context) {
   function spark(values, kind = "line") {
     const wide = 220, high = 36, most = Math.max(...values, 1) * 1.08, y = (value) => high - 1 - (value / most) * (high - 4), [form, look] = kind.split(".");
     const made = s(`svg.spark${look ? `.${look}` : ""}`, { viewBox: `0 0 ${wide} ${high}`, preserveAspectRatio: "none", "aria-hidden": "true" });
-    if (values.length < 2) return made;
     if (form === "bars") {
       const each = wide / values.length;
       values.forEach((value, at) => made.append(s("rect", { x: (at * each).toFixed(1), y: y(value).toFixed(1), width: Math.max(each - 2, 1).toFixed(1), height: (high - y(value)).toFixed(1), rx: 1 })));
@@ -118,7 +119,7 @@ export function open(context) {
   function axisOf() {
     const from = now() - span * 60_000, step = (span / 6) * 60_000, first = Math.ceil(from / step) * step;
     const share = (at) => `calc((100% - 8px) * ${((at - from) / (span * 60_000)).toFixed(4)})`;
-    return h("div.lane-axis", [0, 1, 2, 3, 4, 5].map((nth) => (first + nth * step < now() - step / 3 ? h("span", { style: { left: share(first + nth * step) } }, minute(first + nth * step)) : null)), deploys().filter(({ at }) => at > from).map(({ at, version }) => h("span.deployed", { style: { left: share(at) } }, icon("flag"), version)));
+    return h("div.lane-axis", [0, 1, 2, 3, 4, 5].map((nth) => (first + nth * step < now() - step / 3 && !deploys().some(({ at }) => Math.abs(at - first - nth * step) < span * 3000) ? h("span", { style: { left: share(first + nth * step) } }, minute(first + nth * step)) : null)), deploys().filter(({ at }) => at > from).map(({ at, version }) => h("span.deployed", { style: { left: share(at) } }, icon("flag"), version)));
   }
 
   /** Where a version was first seen, if workers of another one were there before. */
