@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import json
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Any, ClassVar, Protocol
@@ -173,15 +173,17 @@ class Attempt:
     """One attempt at one run. Verbs come in through `Scope`; outcomes go out through the gate."""
 
     __slots__ = (
-        "__weakref__", "_facts", "_waited", "arrivals", "bodies", "calls", "control", "edge_due", "guards", "host",
+        "__weakref__", "_arrivals", "_facts", "_waited", "bodies", "calls", "control", "edge_due", "guards", "host",
         "identity", "inbox", "journal", "kept", "life", "parking", "patches", "pen", "spec", "streams", "talks", "tasks",
         "unawaited", "unrecorded",
     )  # fmt: skip
 
     def __init__(
-        self, host: Host, run: RunRow, spec: AgentSpec, journal: Journal, signals: list[Signal], settling: Settling
-    ) -> None:
+        self, host: Host, run: RunRow, spec: AgentSpec, journal: Journal, signals: list[Signal], settling: Settling,
+        arrivals: Mapping[str, Callable[[Attempt, Event], None]],
+    ) -> None:  # fmt: skip
         self.host, self.spec, self.journal = host, spec, journal
+        self._arrivals = arrivals  # by kind of event, who takes it
         self._waited = bool(signals) and run.lease_epoch > 1
         self._facts: RunFacts | None = None
         self.calls: dict[str, Call] = {}
@@ -190,7 +192,6 @@ class Attempt:
             None  # while it goes live: what is due already
         )
         self.guards: list[Guard] = []
-        self.arrivals: dict[str, Callable[[Event], None]] = {}  # by kind of event, the part that takes it
         self.kept = Kept()
         self.life = life = Life(run, asyncio.get_running_loop(), outside())
         forks = [wind for wind in journal.winds if wind.kind == "run.forked"]
@@ -372,7 +373,7 @@ class Attempt:
                 return False
             with Placed(None):  # a timer that is set here is ours, though the agent runs
                 return self._deliver(event)
-        takes = self.arrivals.get(event.kind)
+        takes = self._arrivals.get(event.kind)
         if takes is None and (call is None or (event.kind == "step.cancelled" and not call.withdrawn)):
             if not self.life.live:
                 return False
@@ -381,7 +382,7 @@ class Attempt:
         self.journal.saw(event)
         self.tasks.stir()
         if takes is not None:
-            takes(event)
+            takes(self, event)
         elif call is not None:
             del self.calls[event.key or ""]  # one call may take the outcomes of several keys
             call.settled = True

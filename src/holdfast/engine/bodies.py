@@ -135,7 +135,7 @@ class Bodies:
     async def _guard(
         self, work: Callable[[], Coroutine[Any, Any, None]], failed: Callable[[Exception], None] | None
     ) -> None:
-        task = asyncio.current_task()
+        task = asyncio.current_task(self._life.loop)
         assert task is not None
         try:
             await work()

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from holdfast.engine import approvals, checkpoints, conversations, effects, forks, outlets
 from holdfast.engine.attempt import Attempt
@@ -39,6 +40,21 @@ from holdfast.words.model import OUTCOMES, Claimed, Event, RunRow, Signal
 
 STALL_GRACE_S = 0.5  # how long a replay that waits for something unrecorded may take before it counts as diverged,
 FOREIGN_GRACE_S = 300.0  # and how long when it is known to wait for such things: raw I/O takes its time again
+
+# Arrivals from outside: by kind of event, the part that takes it.
+ARRIVALS: Final[Mapping[str, Callable[[Attempt, Event], None]]] = {
+    "message.received": lambda attempt, event: attempt.inbox.mailbox.message(event),
+    "child.ended": lambda attempt, event: attempt.inbox.mailbox.child_ended(event),
+    "approval.decided": lambda attempt, event: attempt.inbox.mailbox.decision(event),
+    "approval.expired": lambda attempt, event: attempt.inbox.mailbox.decision(event),
+    "approval.voted": lambda attempt, event: attempt.inbox.mailbox.said(event),
+    "approval.delegated": lambda attempt, event: attempt.inbox.mailbox.said(event),
+    "conversation.entered": lambda attempt, event: attempt.talks.arrive(event),
+    "conversation.refused": lambda attempt, event: attempt.talks.arrive(event),
+    "run.cancelling": lambda attempt, event: attempt.control.deliver(event),
+    "run.unwinding": lambda attempt, event: attempt.control.deliver(event),
+    "run.forked": forks.arrive,
+}
 
 
 async def begin(host: Host, run: RunRow, spec: AgentSpec) -> Carried:
@@ -102,31 +118,14 @@ async def load(host: Host, run: RunRow, spec: AgentSpec) -> Attempt:
 def assemble(host: Host, run: RunRow, spec: AgentSpec, events: list[Event], signals: list[Signal]) -> Attempt:
     """Put one attempt together: which feature takes part where, and in which order."""
     loop = Loop()
-    loop.attempt = attempt = Attempt(host, run, spec, Journal.of(events, run.created_at), signals, loop)
-    mailbox, control, talks = attempt.inbox.mailbox, attempt.control, attempt.talks
-    # Arrivals from outside: by kind of event, the part that takes it.
-    attempt.arrivals.update(
-        {
-            "message.received": mailbox.message,
-            "child.ended": mailbox.child_ended,
-            "approval.decided": mailbox.decision,
-            "approval.expired": mailbox.decision,
-            "approval.voted": mailbox.said,
-            "approval.delegated": mailbox.said,
-            "conversation.entered": talks.arrive,
-            "conversation.refused": talks.arrive,
-            "run.cancelling": control.deliver,
-            "run.unwinding": control.deliver,
-            "run.forked": partial(forks.arrive, attempt),
-        }
-    )
+    loop.attempt = attempt = Attempt(host, run, spec, Journal.of(events, run.created_at), signals, loop, ARRIVALS)
     # When the run goes live: what was found out on the way is written before anything else.
-    talks.when_refused(loop.fail)
+    attempt.talks.when_refused(loop.fail)
     attempt.life.when_live(
         attempt.patches.write,
         attempt.unrecorded.write,
         partial(approvals.withdraw_forsaken, attempt),
-        talks.rejoin,
+        attempt.talks.rejoin,
         attempt.pen.outflow.soon,
     )
     # Before a body begins: may it?

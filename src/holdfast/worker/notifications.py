@@ -69,14 +69,15 @@ class Notifications(Deliveries):
         self._left: dict[
             str, float
         ] = {}  # notifications that are left to others, until when in the time of time.monotonic()
+        store.on_change(self._heard)
+
+    def _heard(self, _: Changes) -> None:
+        """Hear of a commit: any may hold an event that is to be told."""
+        if self._rows:
+            self.wake()
 
     def serve(self, served: Served) -> None:
         """Take no notice: a worker sends whatever code it has."""
-
-    def changed(self, changes: Changes) -> None:
-        """Hear of a commit: any may hold an event that is to be told."""
-        if self._rows or self.news in changes:
-            self.wake()
 
     async def turn(self) -> int | None:
         """Write what is to be told, then send what is due, as far as there is room."""

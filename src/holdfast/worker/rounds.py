@@ -12,6 +12,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import contextlib
+from collections.abc import Iterable
 from typing import ClassVar, Final
 
 from holdfast.errors import BadArguments, StoreUnavailable
@@ -50,11 +51,6 @@ class Round(abc.ABC):
     def abandon(self) -> None:  # noqa: B027 - the same
         """Drop what is under way, as a killed process would."""
 
-    def changed(self, changes: Changes) -> None:
-        """Hear of a commit. One that changed much says only that: an empty name."""
-        if self.news in changes or "" in changes:
-            self.wake()
-
     def wake(self) -> None:
         """Look now at what is due."""
         self._look.set()
@@ -92,3 +88,13 @@ class Round(abc.ABC):
                     await self._look.wait()
         finally:
             self._resting = False
+
+
+def hear(rounds: Iterable[Round], changes: Changes) -> None:
+    """Wake the rounds that a commit concerns. One that changed much says only that: an empty name.
+
+    One listener for all of them, because a store calls each listener after every commit, and nearly none concerns a round.
+    """
+    for each in rounds:
+        if each.news in changes or "" in changes:
+            each.wake()
