@@ -3,8 +3,9 @@
 import { read } from "../api.js";
 import { h, path, s, swap } from "../dom.js";
 import { chip, choice, ghosts, icon, meter, problem, runLink, sentence, standing } from "../parts.js";
-import { age, bytes, count, happens, many, minute, ms, now, seconds, spoken, stands, worker as workerName } from "../say.js";
+import { age, bytes, count, happens, many, minute, ms, now, seconds, spoken, stands } from "../say.js";
 import { styled } from "../sheets.js";
+import { worker as workerName } from "../workers.js";
 import { between, edge, moved, path as line } from "./run/torn.js";
 
 const EVERY_MS = 5000, HIGH = 38, HOUR = 3_600_000;
