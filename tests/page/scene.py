@@ -84,8 +84,10 @@ class Scene:
     def worker(self, name: str, file: str = "agents.py") -> subprocess.Popen[bytes]:
         return self.begin(name, "worker", str(HERE / file), "--name", name, "--quiet")
 
-    def token(self, name: str, *options: str) -> str:
-        made = self.tokens[name] = self.run("token", name, *options)
+    def token(self, name: str, **options: Any) -> str:
+        """Make a token in the store: `token("eve", scopes=["read"])`."""
+        made: str = self.act(lambda hf: hf.create_token(name, **options))[1]
+        self.tokens[name] = made
         return made
 
     def serve(self, port: int = 0) -> subprocess.Popen[bytes]:
@@ -141,7 +143,7 @@ async def _status(hf: holdfast.Client, *wanted: tuple[str, str]) -> None:
                 await asyncio.sleep(0.05)
 
 
-async def _served(hf: holdfast.Client, agent: str) -> None:
+async def served(hf: holdfast.Client, agent: str) -> None:
     """Wait until a worker has published an agent."""
     async with asyncio.timeout(60):
         while not any(each.name == agent and each.served for each in await hf.agents()):
@@ -151,14 +153,14 @@ async def _served(hf: holdfast.Client, agent: str) -> None:
 async def _fill(scene: Scene, hf: holdfast.Client) -> None:
     scene.hold.touch()
     old = scene.worker("gull", "old_agents.py")
-    await _served(hf, "report")
+    await served(hf, "report")
     await hf.start("report", "q1", id="migrate-old-7", labels={"quarter": "q1"})
     await _status(hf, ("migrate-old-7", "waiting"))
     old.send_signal(signal.SIGTERM)
     await asyncio.to_thread(old.wait)
     await hf.get("migrate-old-7").send("go", "on")
     fox = scene.worker("fox")
-    await _served(hf, "atlas")
+    await served(hf, "atlas")
     for agent, args, id, labels in STARTED:
         await hf.acting_as("ana").start(agent, *args, id=id, labels=labels)
     await hf.acting_as("bo").start("briefing", "later", id="brief-friday", after="6h")
@@ -191,11 +193,27 @@ def scene(folder: Path, url: str | None = None, port: int = 0):
     folder.mkdir(parents=True, exist_ok=True)
     made = Scene(folder, url or f"sqlite:{folder / 'holdfast.db'}")
     try:
-        made.token("ana", "--group", "it-admins", "--group", "editors")
-        made.token("bo", "--group", "it-admins")
-        made.token("eve", "--read-only")
+        made.token("ana", groups=["it-admins", "editors"])
+        made.token("bo", groups=["it-admins"])
+        made.token("eve", scopes=["read"])
         made.act(lambda hf: _fill(made, hf))
         made.serve(port)
+        yield made
+    finally:
+        made.stop()
+
+
+@contextmanager
+def bare(folder: Path, prepare: Callable[[str], Awaitable[Any]] | None = None):
+    """Serve an empty store, or one that `prepare(url)` has filled; ana has a token."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = Scene(folder, f"sqlite:{folder / 'holdfast.db'}")
+    try:
+        if prepare is not None:
+            with ThreadPoolExecutor(1) as other:
+                other.submit(lambda: asyncio.run(prepare(made.url))).result(150)
+        made.token("ana", groups=["editors"])
+        made.serve()
         yield made
     finally:
         made.stop()

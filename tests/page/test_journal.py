@@ -2,13 +2,12 @@
 
 import asyncio
 import json
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 from tests.histories.record import bring_back
 from tests.histories.test_histories import events_of
+from tests.page.node import run as run_node
 
 import holdfast
 from holdfast.cli.view.tree import History, in_order
@@ -19,8 +18,6 @@ from holdfast.words.events import value_preview
 HERE = Path(__file__).parent
 RECORDED = sorted((HERE.parent / "histories").glob("*/sqlite.db.gz"))
 TIMED = ("step", "model", "child", "timer", "question")
-
-pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
 
 
 def told(event):
@@ -64,7 +61,8 @@ def test_the_page_folds_a_recorded_history_into_the_tree_of_the_command_line(fil
     asyncio.run(bring_back(file, url))
     recorded = asyncio.run(journals(url))
     given = json.dumps({run: [told(event) for event in events] for run, events in recorded.items()})
-    answer = subprocess.run(["node", HERE / "lines.mjs"], input=given, capture_output=True, text=True, check=True)
+    answer = run_node("lines.mjs", text=given)
+    assert answer.returncode == 0, answer.stderr
     page = json.loads(answer.stdout)
     assert len(page) > 30
     for run, events in recorded.items():

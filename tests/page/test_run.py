@@ -1,12 +1,12 @@
 """A run on the page: torn where its process was gone, folded where nobody worked, told in the command line's sentences."""
 
-import asyncio
 import json
 import re
 import urllib.request
 
 import pytest
 from playwright.sync_api import expect
+from tests.page.scene import served
 
 from holdfast.cli.view.tree import History
 from holdfast.client.family import account
@@ -43,7 +43,7 @@ def test_an_interruption_is_a_tear_with_both_names_and_what_was_in_the_middle(vi
 def test_a_tear_that_happens_is_drawn_while_one_looks(stage, visit):
     """A worker is killed with what it carries: the tear comes by itself, and after the end the page has every event once."""
     worker = stage.worker("doomed", "torn_agents.py")
-    stage.act(lambda hf: _served(hf, "torn"))
+    stage.act(lambda hf: served(hf, "torn"))
     stage.act(lambda hf: hf.start("torn", 3, id="torn-1"))
     page = visit("ana").goto("/runs/torn-1", ROW)
     expect(page.locator(".tl-rows .bar.going")).not_to_have_count(0, timeout=20_000)
@@ -62,12 +62,6 @@ def test_a_tear_that_happens_is_drawn_while_one_looks(stage, visit):
     expect(page.locator(".ev-row[data-seq]").last).to_be_visible()
     shown = page.locator(".ev-row[data-seq]").evaluate_all("rows => rows.map(row => Number(row.dataset.seq))")
     assert shown == [event["seq"] for event in events_of(stage, "torn-1")]
-
-
-async def _served(hf, agent):
-    async with asyncio.timeout(60):
-        while not any(each.name == agent and each.served for each in await hf.agents()):
-            await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("run", ["tides-12", "lisbon-tile-0117", "payout-8841", "refund-5521", "noor", "cleanup-0716"])

@@ -1,0 +1,48 @@
+"""Agents whose bodies stay in the middle for as long as a test wants: they are killed there, and watched."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import holdfast
+
+HOLD = Path(os.environ.get("SCENE_HOLD", "/nonexistent"))  # while it is there, a body goes on
+
+
+@holdfast.step
+async def pack(what: str) -> str:
+    holdfast.spend(usd=0.02)
+    return f"{what} packed"
+
+
+@holdfast.step
+async def dive(nth: int) -> int:
+    while HOLD.exists():  # noqa: ASYNC240 - a look at a file in memory
+        await asyncio.sleep(0.02)
+    return nth
+
+
+@holdfast.agent
+async def expedition(where: str, divers: int = 2, night: bool = False) -> str:
+    """Packs, dives with several divers at once, and comes back."""
+    await pack(where)
+    found = await asyncio.gather(*(dive(nth) for nth in range(divers)))
+    return f"{where}: {len(found)} dives"
+
+
+@holdfast.step
+async def count(nth: int) -> int:
+    holdfast.spend(usd=nth / 100)
+    return nth
+
+
+@holdfast.agent
+async def tally(to: int) -> int:
+    """Counts, one step after the other, and waits for a word after each that a test names."""
+    for nth in range(1, to + 1):
+        await count(nth)
+        if nth % 10 == 0 and nth < to:
+            await holdfast.receive("on", int)
+    return to

@@ -1,0 +1,229 @@
+"""A run while one looks: begun from the form, torn by a kill, whole although the server died; and old runs, told as by `show`."""
+
+import asyncio
+import json
+import re
+import signal
+import urllib.request
+
+import pytest
+from playwright.sync_api import expect
+from tests.histories.record import bring_back
+from tests.page.browser import Visitor
+from tests.page.node import HERE
+from tests.page.scene import bare, served
+
+from holdfast.cli.view.tree import History
+from holdfast.client.family import account
+
+pytestmark = pytest.mark.slow
+
+ROW = "[role=treeitem]"
+HIGH = {"width": 1440, "height": 1600}
+# Notes the moment at which an element appears, and how late the page was with its own clockwork meanwhile.
+WATCH = """
+(wanted) => {
+  window.seen = null; window.late = 0;
+  let last = performance.now();
+  setInterval(() => { const now = performance.now(); window.late = Math.max(window.late, now - last - 50); last = now; }, 50);
+  const look = () => {
+    if (window.seen === null && document.querySelector(wanted)) window.seen = performance.timeOrigin + performance.now();
+  };
+  new MutationObserver(look).observe(document.body, { childList: true, subtree: true });
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A store and a server; nothing else is there yet."""
+    with bare(tmp_path_factory.mktemp("lives")) as made:
+        yield made
+
+
+@pytest.fixture
+def ana(place, browser):
+    """Somebody with a screen so high that every row is in the page."""
+    visitor = Visitor(browser, place.address, place.tokens["ana"], size=HIGH)
+    yield visitor
+    visitor.leave()
+
+
+def events_of(place, run):
+    asked = urllib.request.Request(
+        f"{place.address}/api/runs/{run}/events?limit=1000", headers={"Authorization": f"Bearer {place.tokens['ana']}"}
+    )
+    with urllib.request.urlopen(asked) as answer:
+        return json.load(answer)["events"]
+
+
+def journal(page, run):
+    """The numbers, kinds and keys of all rows of the journal, as the page has them."""
+    page.goto(f"/runs/{run}/journal")
+    page.wait_for_selector(".ev-row[data-seq]")
+    expect(page.locator(".ev-row.ghosted")).to_have_count(0)
+    return page.locator(".ev-row[data-seq]").evaluate_all(
+        """rows => rows.map(row => [
+            Number(row.dataset.seq), ...['.ev-kind-name', '.ev-key'].map(each => row.querySelector(each).textContent)
+        ])"""
+    )
+
+
+def test_a_run_begun_from_the_form_is_torn_before_ones_eyes_and_goes_on(place, ana):
+    place.hold.touch()
+    doomed = place.worker("doomed", "lives.py")
+    place.act(lambda hf: served(hf, "expedition"))
+    page = ana.goto("/agents/expedition", "form.start")
+    page.fill("form.start [aria-label=where]", "Kelp bay")
+    page.fill("form.start [aria-label=divers]", "3")
+    page.click("form.start [aria-label=night] >> text=yes")
+    page.fill("#start-id", "kelp-bay")
+    page.click("form.start button[type=submit]")
+    page.wait_for_url("**/runs/kelp-bay")
+    expect(page.locator(".tl-rows .bar.going")).to_have_count(3)
+    page.evaluate(WATCH, ".pill")
+    doomed.kill()
+    doomed.wait()
+    place.worker("saviour", "lives.py")
+    expect(page.locator(".pill")).to_have_count(1, timeout=30_000)
+    seen, late = page.evaluate("[window.seen, window.late]")
+    place.hold.unlink()
+    expect(page.locator(".run-state")).to_have_text("completed")
+    events = events_of(place, "kelp-bay")
+    (torn,) = (event for event in events if event["kind"] == "run.interrupted")
+    claimed = page.evaluate("text => Date.parse(text)", torn["at"])
+    assert 0 <= seen - claimed < 2_000 + late, (seen - claimed, late)
+    before = page.evaluate("text => Date.parse(text)", events[torn["seq"] - 1]["at"])
+    spoken = page.evaluate(
+        "async ms => (await import('/static/js/time.js')).spoken(ms)", round(claimed) - round(before)
+    )
+    told = page.locator(".pill").get_attribute("aria-label")
+    assert told == f"interruption: doomed was gone, saviour went on after {spoken}"
+    lost = [each for each in names(page) if each.startswith("dive")]
+    assert len(lost) == 3
+    assert all(re.fullmatch(r"dive \d, lost with its process at [\d:]+, ran again, done in .*", each) for each in lost)
+    assert journal(page, "kelp-bay") == [[event["seq"], event["kind"], event["key"] or ""] for event in events]
+
+
+def names(page):
+    """What a reader of screens hears, row by row, without what stands before a row."""
+    heard = page.locator(ROW).evaluate_all("rows => rows.map(row => row.ariaLabel)")
+    return [re.sub(r"^(after an interruption: .*?: )+", "", each) for each in heard]
+
+
+def test_a_server_that_dies_is_an_amber_dot_and_then_every_event_comes_once(place, ana):
+    if not any("worker" in each.args and each.poll() is None for each in place.processes):
+        place.worker("counter", "lives.py")
+        place.act(lambda hf: served(hf, "tally"))
+    run = place.act(lambda hf: hf.start("tally", 40, id="tally"))
+    page = ana.goto("/runs/tally", ROW)
+    expect(page.locator(ROW)).to_have_count(10)
+    on = lambda hf: hf.get("tally").send("on", 1)  # noqa: E731
+    place.act(on)
+    expect(page.locator(ROW)).to_have_count(20)
+    server = next(each for each in place.processes if "serve" in each.args and each.poll() is None)
+    server.send_signal(signal.SIGKILL)
+    server.wait()
+    expect(page.locator(".live.lost")).to_have_text(re.compile(r"as of \d\d:\d\d:\d\d"))
+    amber = page.evaluate("getComputedStyle(document.querySelector('.live.lost i')).backgroundColor")
+    place.act(on)  # while nobody tells the page
+    place.act(lambda hf: at_least(hf, "tally", 30))
+    place.serve(int(place.address.rpartition(":")[2]))
+    expect(page.locator(".live")).to_have_text("live", timeout=40_000)
+    assert page.evaluate("getComputedStyle(document.querySelector('.live i')).backgroundColor") != amber
+    expect(page.locator(ROW)).to_have_count(30)
+    place.act(on)
+    expect(page.locator(".run-state")).to_have_text("completed")
+    assert [each.partition(",")[0] for each in names(page)] == [f"count {nth}" for nth in range(1, 41)]
+    # An event that came twice would be paid for twice, in the page's own sum.
+    assert page.locator(".spend-line").get_attribute("aria-label") == "$8.20 spent"
+    assert journal(page, run.id) == [
+        [event["seq"], event["kind"], event["key"] or ""] for event in events_of(place, "tally")
+    ]
+
+
+async def at_least(hf, id, steps):
+    async with asyncio.timeout(60):
+        while (await hf.get(id).info()).spent.usd < sum(range(steps + 1)) / 100 - 1e-6:
+            await asyncio.sleep(0.02)
+
+
+# Old runs, of every kind of event
+
+
+CALLS = ("step", "model", "child", "question", "timer")
+# What the page says instead of a state; a timer or question has words of its own.
+STATES = {
+    "done": r"done|approved|denied|answered|expired|withdrawn",
+    "failed": "failed|denied|expired",
+    "cancelled": "no longer waited for|withdrawn|cancelled",
+    "running": "runs for",
+    "waiting": "waits|attempt",
+    "doubt": "in doubt",
+}
+OLD = ("2026-11-16", "2026-11-17-events", "2026-11-16-forks")
+
+
+def told(items):
+    """The calls of a tree in the order in which they stand there, branches opened."""
+    for node in items:
+        if node.sort == "branch":
+            yield from told(node.items)
+        elif node.sort in CALLS and not node.dropped:
+            yield node
+
+
+@pytest.mark.by_day("2026-11-16")
+@pytest.mark.parametrize("recorded", OLD)
+def test_runs_of_every_kind_are_told_as_show_tells_them(browser, tmp_path, recorded):
+    """Of each kind of event a recorded run is drawn: calls, states and remarks are those that `holdfast show` prints."""
+    with bare(
+        tmp_path, prepare=lambda url: bring_back(HERE.parent / "histories" / recorded / "sqlite.db.gz", url)
+    ) as place:
+        trees, kinds = place.act(read)
+        chosen = cover(kinds)
+        visitor = Visitor(browser, place.address, place.tokens["ana"], size=HIGH)
+        for run in chosen:
+            page = visitor.goto(f"/runs/{run}", ".run-title")
+            expect(page.locator(".run-main .ghost")).to_have_count(0)
+            wanted = [node for node in told(trees[run].items) if not (node.sort == "timer" and node.name != ":sleep")]
+            if wanted:
+                page.wait_for_selector(ROW)
+            heard = names(page)
+            for node in wanted:
+                said = [each for each in heard if says(node, each)]
+                assert said, (run, node.name, node.input, node.state, heard)
+            interruptions = page.locator(".pill").count()
+            assert (interruptions > 0) == (trees[run].interruptions > 0), run
+        visitor.leave()
+    assert set().union(*(kinds[run] for run in chosen)) == set().union(*kinds.values())
+
+
+def says(node, text):
+    """Is this the sentence of that call?"""
+    question = node.sort == "question"
+    name = {":sleep": "sleep"}.get(node.name, node.name)
+    if not text.startswith(f"question: {name}" if question else name):
+        return False
+    if not re.search(STATES[node.state], text):
+        return False
+    faults = [remark.text for remark in node.remarks if remark.tone == "bad"]
+    return all(each.partition(": ")[0] in text for each in faults)
+
+
+async def read(hf):
+    runs = [info.id for info in await hf.runs(limit=1000)]
+    accounts = {id: (await account(hf, id)).told for id in runs}
+    return {id: History(events) for id, events in accounts.items()}, {
+        id: {event.kind for event in events} for id, events in accounts.items()
+    }
+
+
+def cover(kinds):
+    """A few runs that have every kind between them."""
+    left, chosen = set().union(*kinds.values()), []
+    while left:
+        best = max(sorted(kinds), key=lambda run: len(kinds[run] & left))
+        chosen.append(best)
+        left -= kinds[best]
+    return chosen
