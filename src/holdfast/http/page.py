@@ -40,7 +40,7 @@ _POLICY: Final = (
 _POWERS: Final = (
     "accelerometer", "autoplay", "camera", "display-capture", "encrypted-media", "fullscreen", "geolocation", "gyroscope",
     "magnetometer", "microphone", "midi", "payment", "picture-in-picture", "publickey-credentials-get", "screen-wake-lock", "usb",
-    "web-share", "xr-spatial-tracking",
+    "xr-spatial-tracking",
 )  # fmt: skip
 HEADERS: Final = {
     "Content-Security-Policy": _POLICY,
