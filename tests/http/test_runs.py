@@ -224,3 +224,34 @@ async def test_a_stream_from_the_position_of_a_list_misses_nothing(store_url):
             if event["run"] == "b":
                 break
         await site.get(f"/api/events?after={listed['position']}")
+
+
+async def test_runs_are_counted_and_what_needs_a_person_is_listed(store_url):
+    async with served(store_url) as site:
+        await site.start("publish", "x", id="p")
+        await site.start("number", id="n", labels={"team": "night"})
+        await site.start("listener", 1, id="l")
+        await site.start("broken", id="b")
+        for run in "pnl":
+            await site.until(run, "waiting")
+        await site.until("b", "failed")
+        await site.hf.get("l").pause(by="ana", reason="lunch")
+        counted = await site.get("/api/runs/counts")
+        now = counted.pop("now")
+        assert now.endswith("Z") and now >= (await site.get("/api/runs/p"))["run"]["created_at"]
+        assert counted["exact"] is True and counted["needs"] >= 3
+        assert {state: many for state, many in counted["counts"].items() if many} == {
+            "waiting": 2,
+            "paused": 1,
+            "failed": 1,
+        }
+        few = await site.get("/api/runs/counts?label=team%3Dnight&status=waiting&status=failed")
+        assert few["counts"]["waiting"] == 1 and few["counts"]["failed"] == 0
+        await site.get("/api/runs/counts?limit=5", 422)
+        needs = await site.get("/api/needs")
+        assert needs["total"] == len(needs["needs"]) >= 3
+        told = {each["run"]: (each["kind"], each["mine"]) for each in needs["needs"]}
+        assert told["p"] == ("question", False) and told["n"] == ("question", True) and told["l"] == ("paused", False)
+        assert needs["needs"][0]["run"] == "n"
+        assert len((await site.get("/api/needs?limit=1"))["needs"]) == 1
+        await site.get("/api/needs?limit=0", 422)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from holdfast.client.control import Bulk
 from holdfast.client.info import RunEvent
+from holdfast.client.needs import Needs
 from holdfast.client.outline import Outline
 from holdfast.client.search import Found
 from holdfast.client.streams import Chunk
@@ -33,6 +34,8 @@ PATHS: Final[tuple[Endpoint, ...]] = (
     Endpoint("GET", "/api/runs", "Runs, newest first.", runs.listed, "read", runs.Runs, query=runs.Which, sees="some"),
     Endpoint("POST", "/api/runs", "Start a run. The same id and arguments again are the same run.", runs.start, "write",
              runs.OneRun, body=runs.Start, more={201: ("It was started by this request.", runs.OneRun)}, sees="some"),
+    Endpoint("GET", "/api/runs/counts", "How many runs fit, by state, and how many need a person.", runs.counted, "read",
+             runs.Counts, query=runs.Fits),
     Endpoint("POST", "/api/runs/bulk", "Pause, resume, cancel, retry or delete many runs: these, or all that fit.", bulk.do,
              "write", Bulk, body=bulk.Many),
     Endpoint("GET", "/api/runs/{id}", "One run.", runs.shown, "read", runs.WholeRun),
@@ -73,6 +76,8 @@ PATHS: Final[tuple[Endpoint, ...]] = (
              runs.OneRun, body=runs.Fork, more={201: ("It was made by this request.", runs.OneRun)}),
     Endpoint("GET", "/api/runs/{id}/forks", "The tree of forks that it is in.", runs.forks, "read", runs.Forks),
     Endpoint("POST", "/api/runs/{id}/send", "Send it a message.", runs.send, "write", runs.Sent, body=runs.Message),
+    Endpoint("GET", "/api/needs", "What does not go on without a person, the most urgent first.", runs.needing, "read", Needs,
+             query=runs.Few),
     Endpoint("GET", "/api/approvals", "What waits for people, in the order asked.", approvals.listed, "read",
              approvals.Approvals, query=approvals.Which, sees="some"),
     Endpoint("GET", "/api/approvals/{id}", "One question, by its id or that of a run with exactly one open.",

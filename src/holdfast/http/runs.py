@@ -15,6 +15,7 @@ from holdfast.client.edge import Edge
 from holdfast.client.filter import place_of
 from holdfast.client.forks import ForkInfo
 from holdfast.client.info import AgentInfo, RunInfo
+from holdfast.client.needs import Needs
 from holdfast.client.run import Run
 from holdfast.client.streams import Chunk, StreamInfo
 from holdfast.errors import BadArguments
@@ -78,6 +79,10 @@ class Which(Fits):
     )
     limit: int = PAGE
     after: str | None = Field(None, description="The `next` of the page before.")
+
+
+class Few(Input):
+    limit: int = Field(20, ge=1, le=1000, description="At most so many.")
 
 
 class Start(Input):
@@ -154,6 +159,14 @@ class Runs:
 
 
 @dataclass(frozen=True, slots=True)
+class Counts:
+    counts: dict[Status, int]
+    needs: int
+    exact: bool
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class OneRun:
     run: RunInfo
 
@@ -210,6 +223,16 @@ async def listed(call: Call[Which, None]) -> Runs:
     found = await call.hf.runs(order=which.order, limit=which.limit, after=which.after, **which.which())
     following = place_of(found[-1], which.order) if len(found) == which.limit else None
     return Runs(found, following, position)
+
+
+async def counted(call: Call[Fits, None]) -> Counts:
+    found = await call.hf.run_counts(**call.query.which())
+    counts: dict[Any, int] = found.counts
+    return Counts(counts, found.needs, found.exact, moment(Edge(call.hf).now()))
+
+
+async def needing(call: Call[Few, None]) -> Needs:
+    return await call.hf.needs(call.query.limit, by=call.by)
 
 
 def _label(text: str) -> tuple[str, str]:
