@@ -3,7 +3,6 @@
 import { h, path, swap } from "../../dom.js";
 import { read, write } from "../../api.js";
 import { diff, outlined } from "../../diff.js";
-import { told } from "../../events.js";
 import { brief, form } from "../../form.js";
 import { ask, button, choice, copied, facts, ghosts, icon, problem, runLink, strand, tree, value as shownValue, who } from "../../parts.js";
 import { age, dollars, exact, ms, now, people, seconds, spoken } from "../../say.js";
@@ -158,7 +157,7 @@ export class Question {
   async #drawPast() {
     const { item, narrow } = this;
     if (!may("read") || get("me").question) return;
-    const [run, events] = await Promise.all([read(path("api", "runs", item.run)), read(path("api", "runs", item.run, "events", { before: 1_000_000_000, limit: 60 }))]);
+    const [{ told }, run, events] = await Promise.all([import("../../events.js"), read(path("api", "runs", item.run)), read(path("api", "runs", item.run, "events", { before: 1_000_000_000, limit: 60 }))]);
     if (!run.ok) return;
     const calls = events.ok ? events.data.events.filter((each) => ["step.completed", "step.failed", "run.interrupted", "message.received", "child.ended"].includes(each.kind)).slice(-3) : [];
     this.past.hidden = !calls.length && !run.data.run.life?.length;
