@@ -60,6 +60,18 @@ def test_a_filter_is_an_address(visit):
     assert page.url.endswith("/runs?q=agent%3Anobody")
 
 
+def test_what_needs_a_person_stands_on_top_with_a_way_to_mend_it(visit):
+    page = visit("ana").goto("/runs", ".needs li")
+    assert page.locator(".needs li").count() <= 4
+    expect(page.locator(".needs")).to_contain_text("Which groups may noor join?")
+    page.click(".needs li:has-text('Which groups may noor join?') .button")
+    page.wait_for_selector(".question .pick-pill")
+    page.goto("/runs?needs=yes")
+    expect(row(page, "paused-1")).to_be_visible()
+    expect(row(page, "migrate-old-7")).to_be_visible()
+    assert page.locator('tr[data-row="cleanup-0716"]').count() == 0
+
+
 def test_a_new_run_waits_behind_a_button_and_no_row_moves(stage, visit):
     page = visit("ana", size=TALL).goto("/runs", "tr[data-row]")
     before = page.locator("tr[data-row]").first.get_attribute("data-row")

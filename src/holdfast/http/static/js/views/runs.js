@@ -16,15 +16,7 @@ const CHUNK = 20; // rows that come into the page, and leave it, together
 const LATELY = "run,approval,child,step.retrying,step.failed,progress,plan,timer.set,budget,conversation.entered,message.received".split(",");
 const HEADS = [["State"], ["Run"], ["What happens"], ["Life"], ["Progress"], ["Spent", "num"], ["Age", "num"]];
 
-// Until the server takes every word of the filter, those that it does not know are left out.
-const KNOWN = ["status", "agent", "label", "since", "until", "search", "parent", "limit", "after"];
-async function listed(query) {
-  const answer = await read(path("api", "runs", query));
-  if (answer.status !== 422 || !answer.error.message.includes("no such name")) return answer;
-  const less = await read(path("api", "runs", Object.fromEntries(Object.entries(query).filter(([name]) => KNOWN.includes(name)).map(([name, value]) => [name, name === "agent" ? value[0] : value]))));
-  if (less.ok && query.root) less.data.runs = less.data.runs.filter((each) => !each.parent);
-  return less;
-}
+const listed = (query) => read(path("api", "runs", query));
 
 export function open(context) {
   const list = new List(context);
@@ -273,10 +265,10 @@ class List {
   async #count() {
     if (this.counting > performance.now()) return void (this.later ??= setTimeout(() => { this.later = null; this.#count(); }, 2000));
     this.counting = performance.now() + 2000;
-    const { status: _status, order: _order, needs: _needs, ...filter } = { ...asked(this.tokens) };
+    const { status: _status, order: _order, needs: _needs, ...filter } = { ...asked(this.tokens), ...(this.tree && { root: undefined }) };
     const [counts, needs] = await Promise.all([read(path("api", "runs", "counts", filter)), read("api/needs?limit=4")]);
     if (counts.ok) {
-      this.counts = counts.data;
+      this.counts = { ...counts.data, needs: needs.ok && !this.tokens.length ? needs.data.total : counts.data.needs }; // children too
       this.#drawStates();
       this.#drawHead();
       this.#drawFoot();
