@@ -1470,7 +1470,13 @@ class Client:
         """List all schedules, in the order of their names."""
 
     def create_token(
-        self, name: str, *, groups: Iterable[str] = ..., scopes: Iterable[str] = ..., expires: Duration | None = ...
+        self,
+        name: str,
+        *,
+        groups: Iterable[str] = ...,
+        scopes: Iterable[str] = ...,
+        expires: Duration | None = ...,
+        only: Mapping[str, str] | None = ...,
     ) -> tuple[Token, str]:
         """Make a token for a person or a program; returns it with its secret, which cannot be shown again.
 
@@ -1479,6 +1485,7 @@ class Client:
             groups: The groups that person is in.
             scopes: Any of "read", "write" and "decide".
             expires: How long it is good; None: for ever.
+            only: Labels: only runs that have them, or are below a run that has them, are there for it.
 
         Raises:
             BadArguments: A name or scope cannot be used.

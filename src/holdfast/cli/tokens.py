@@ -7,9 +7,10 @@ from datetime import datetime
 
 import click
 
-from holdfast.cli.options import db_option, json_option, subcommand
+from holdfast.cli.options import db_option, json_option, pairs, subcommand
 from holdfast.cli.stores import at_terminal, existing
 from holdfast.cli.view.console import answer, console, print_json, say, table
+from holdfast.cli.view.draw import clean
 from holdfast.cli.view.screen import Text
 from holdfast.client.client import open as open_store
 from holdfast.client.tokens import LIFETIME, RENEW, SCOPES, Token
@@ -21,14 +22,16 @@ from holdfast.client.tokens import LIFETIME, RENEW, SCOPES, Token
 @click.option("--scope", "scopes", type=click.Choice(SCOPES), multiple=True,
               help="What it may do: look, start and control runs, decide questions; repeatable. Default: all.")  # fmt: skip
 @click.option("--read-only", is_flag=True, help="The same as --scope read.")
+@click.option("--only", "only", metavar="LABEL=VALUE", multiple=True, callback=pairs,
+              help="Let it see only runs with this label, and those below them; repeatable: they have all of them.")  # fmt: skip
 @click.option("--expires", metavar="TIME", help="How long it is accepted: 30d, 12h, or never. Default: 90d.")
 @click.option("--list", "listed", is_flag=True, help="List all tokens.")
 @click.option("--revoke", metavar="ID|NAME", help="Refuse a token, or all of a name, from now on.")
 @db_option
 @json_option
 async def token(
-    name: str | None, groups: tuple[str, ...], scopes: tuple[str, ...], read_only: bool, expires: str | None, listed: bool,
-    revoke: str | None, db: str | None, as_json: bool,
+    name: str | None, groups: tuple[str, ...], scopes: tuple[str, ...], read_only: bool, only: dict[str, str],
+    expires: str | None, listed: bool, revoke: str | None, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Make a token for users of `holdfast serve`.
 
@@ -36,8 +39,8 @@ async def token(
     """
     if sum((name is not None, listed, revoke is not None)) != 1:
         raise click.UsageError("give a NAME, or --list, or --revoke ID")
-    if name is None and (groups or scopes or read_only or expires):
-        raise click.UsageError("--group, --scope, --read-only and --expires are for a new token: give a NAME")
+    if name is None and (groups or scopes or read_only or only or expires):
+        raise click.UsageError("--group, --scope, --read-only, --only and --expires are for a new token: give a NAME")
     if revoke is not None:
         await _revoke(db, revoke, as_json=as_json)
     elif name is None:
@@ -48,7 +51,7 @@ async def token(
                 ("read",) if read_only else scopes or SCOPES,
                 None if expires == "never" else expires or LIFETIME,
             )
-            made, secret = await hf.create_token(name, groups=groups, scopes=may, expires=ends)
+            made, secret = await hf.create_token(name, groups=groups, scopes=may, expires=ends, only=only or None)
         if as_json:
             print_json({"token": dataclasses.asdict(made), "secret": secret})
             return
@@ -64,6 +67,8 @@ async def _revoke(url: str | None, which: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"revoked": [dataclasses.asdict(each) for each in revoked]})
         return
+    if not revoked:
+        answer(f"The sessions of {clean(which)} are over.")
     for each in revoked:
         answer(f"Token {each.id} of {each.name} is refused from now on.")
 
@@ -102,4 +107,7 @@ def _end(token: Token) -> Text:
 
 
 def _may(token: Token) -> str:
-    return ", ".join(scope for scope in SCOPES if scope in token.scopes)
+    only = (
+        "" if token.only is None else " of " + ", ".join(clean(f"{name}={value}") for name, value in token.only.items())
+    )
+    return ", ".join(scope for scope in SCOPES if scope in token.scopes) + only

@@ -302,7 +302,7 @@ class Questions(Base):
         found, seen, following = list[ApprovalRow](), 0, after
         while len(found) < limit and seen < _MANY:
             size = limit - len(found) if person is None else _SOME
-            page = await self.store.approvals(run=run, statuses=statuses, limit=size, after=following)
+            page = await self.store.approvals(run=run, statuses=statuses, limit=size, after=following, only=self._only)
             now = self.store.clock.now()
             for row in page if forwards else reversed(page):
                 seen, following = seen + 1, row.id
@@ -575,6 +575,8 @@ class Questions(Base):
             found = await self.store.approvals(run=wanted)
         if not found:  # whoever comes late is told how the last one ended
             found = await self.store.approvals(run=wanted, statuses=_STATUSES[1:], limit=1)
+        if self._only is not None:
+            found = [row for row in found if await self.store.sees_run(row.run_id, self._only)]
         if len(found) == 1:
             return found[0]
         ids = ": " + ", ".join(row.id for row in found[:5]) if found else ""

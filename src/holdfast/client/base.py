@@ -37,6 +37,7 @@ class Base:
     """A client as its parts see it: a store, an author, a deadline, and news of runs."""
 
     _settings: Settings
+    _only: Mapping[str, str] | None = None  # labels of the runs that are there for who uses this view; None: all are
     _waiters: Waiters
 
     @property
@@ -90,6 +91,11 @@ class Base:
         if row is None:
             raise UnknownRun(f"there is no run {run!r} in {self.store.url}")
         return row
+
+    async def _check_sees(self, run: str) -> None:
+        """Raise `UnknownRun` if a run is not there for who uses this view, in the words of one that is not there at all."""
+        if self._only is not None and not await self.store.sees_run(run, self._only):
+            raise UnknownRun(f"there is no run {run!r} in {self.store.url}")
 
     # News
 

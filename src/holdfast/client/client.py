@@ -295,10 +295,10 @@ class Client(
         actor = Actor.of(by)
         return self._through(actor, actor.via or self._door)
 
-    def _through(self, actor: Actor, door: str) -> Self:
-        """This client for somebody who comes through a door, which the audit names beside the name."""
+    def _through(self, actor: Actor, door: str, only: Mapping[str, str] | None = None) -> Self:
+        """This client for somebody who comes through a door, which the audit names beside the name; for some runs, with `only`."""
         view = object.__new__(type(self))
-        view._base, view._actor, view._door = self, actor, door
+        view._base, view._actor, view._door, view._only = self, actor, door, self._only if only is None else only
         return view
 
     if not TYPE_CHECKING:
@@ -665,7 +665,7 @@ class Client(
         last, at = read_place(after, in_order)
 
         async def read() -> list[RunRow]:
-            fits = await whole_filter(self.store, which)
+            fits = await whole_filter(self.store, which, self._only)
             return await self.store.runs(**fits, parent=parent, limit=limit, order=in_order, after=last, at=at)
 
         rows = await read()
@@ -697,6 +697,7 @@ class Client(
             ```
         """
         fits = filter_of(self.store.clock.now(), status, agent, labels, since, until, search)
+        fits["only"] = self._only
         return await self.store.count_runs(**fits)
 
     async def run_counts(
@@ -737,7 +738,7 @@ class Client(
             "waits_for": waits_for, "queue": queue, "version": version, "root": root, "stuck": stuck, "needs": needs, "cost": cost,
             "attempt": attempt,
         }  # fmt: skip
-        fits = await whole_filter(self.store, which) | await working(self.store)
+        fits = await whole_filter(self.store, which, self._only) | await working(self.store)
         counted = await self.store.run_counts(**fits, parent=parent)
         return RunCounts(counted.states, counted.needs, counted.exact)
 
@@ -761,7 +762,7 @@ class Client(
             ```
         """
         actor = self._actor if by is None else Actor.of(by)
-        return await needs(self.store, checked_limit(limit), actor, labels)
+        return await needs(self.store, checked_limit(limit), actor, labels, self._only)
 
     async def agents(self) -> list[AgentInfo]:
         """List the agents that workers have published in this store, by name.
@@ -808,7 +809,7 @@ class Client(
         """List deeds with so much of their values as there is room for."""
         actions = [action] if isinstance(action, str) else action
         place = None if before is None else checked_place(before, "before")
-        found = await self.store.audit(run, checked_limit(limit), by=by, actions=actions, before=place)
+        found = await self.store.audit(run, checked_limit(limit), by=by, actions=actions, before=place, only=self._only)
         return [Deed.of(row, await room.value(self.store, row["value"])) for row in found]
 
     async def erase_audit(
@@ -855,14 +856,14 @@ class Client(
         """
         chosen, after = None if kinds is None else checked_kinds(kinds), checked_place(after)
         which = None if run is None else checked_run_id(run)
-        all_fit = chosen is None and which is None
+        all_fit = chosen is None and which is None and self._only is None
         with self._listening(which or "", News.GREW) as heard:
             end = 0 if follow else (await self.store.feed_reach())[1]
             patience: float | None = None
             while True:
                 heard.clear()
                 sure = 0 if follow and all_fit else (await self.store.feed_reach())[0]
-                page = await self.store.feed_lines(after, chosen, which)
+                page = await self.store.feed_lines(after, chosen, which, only=self._only)
                 for line in page:
                     after = line.position
                     yield RunEvent.of(line)

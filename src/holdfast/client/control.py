@@ -237,11 +237,16 @@ class Control(Base):
             found = list(dict.fromkeys(checked_run_id(id) for id in ids))
             if len(found) > _MOST_IDS:
                 raise BadArguments(f"ids= names {len(found)} runs; give at most {_MOST_IDS}, or filters that fit them")
-            there = {id for id in found if await self.store.run(id) is not None} if action == "delete" else set[str]()
+            there = {id for id in found if await self._is_there(id)} if action == "delete" else set[str]()
         else:
             found = await self._fitting(which, expect)
             there = set(found) if action == "delete" else set[str]()
         return await self._all(found, act, ends, there)
+
+    async def _is_there(self, run: str) -> bool:
+        return await self.store.run(run) is not None and (
+            self._only is None or await self.store.sees_run(run, self._only)
+        )
 
     def _deed(self, action: str, reason: str, by: str) -> Callable[[Run[Any]], Awaitable[object]]:
         request = new_pause()  # one for all, as for `pause`
@@ -286,6 +291,7 @@ class Control(Base):
             nonlocal done
             while clock() < ends and (run := next(ahead, None)) is not None:
                 try:
+                    await self._check_sees(run)
                     await act(self.get(run))
                     done += 1
                 except (StoreUnavailable, Unconfirmed):
@@ -317,6 +323,7 @@ class Control(Base):
             raise BadArguments("say which runs: status=, agent= or labels=; one run by its id is hf.get(id)")
         fits = filter_of(self.store.clock.now(), possible if status is None else status, agent, labels)
         fits["statuses"] = [each for each in fits["statuses"] or () if each in possible]
+        fits["only"] = self._only
         done = []
         for run in await self._found(fits, roots=roots) if fits["statuses"] else ():
             try:

@@ -83,9 +83,17 @@ class Edge:
 
     # Who acts
 
-    def through(self, actor: Actor, door: str) -> Client:
-        """Make a view of the client for an actor who comes through a door; the audit names both."""
-        return self._hf._through(actor, door)
+    def through(self, actor: Actor, door: str, only: Mapping[str, str] | None = None) -> Client:
+        """Make a view of the client for an actor who comes through a door; the audit names both. `only` says what is there."""
+        return self._hf._through(actor, door, only)
+
+    async def check_sees(self, run: str) -> None:
+        """Raise `UnknownRun` if a run is not there for this view."""
+        await self._hf._check_sees(run)
+
+    async def sees(self, run: str) -> bool:
+        """Tell whether a run is there for this view, or would be if it were there."""
+        return self._hf._only is None or await self._hf.store.sees_run(run, self._hf._only)
 
     async def begin_session(self, who: Identity, whose: str, account: int | None) -> Begun:
         """Begin a session of somebody who has shown who that is."""
@@ -268,7 +276,9 @@ class Edge:
         """Read what the feed has behind a position, as `hf.events` tells it; nobody waits for transactions of others."""
         chosen = None if kinds is None else checked_kinds(kinds)
         which = None if run is None else checked_run_id(run)
-        return [RunEvent.of(line) for line in await self._hf.store.feed_lines(after, chosen, which, limit)]
+        return [
+            RunEvent.of(line) for line in await self._hf.store.feed_lines(after, chosen, which, limit, self._hf._only)
+        ]
 
     async def sure_position(self) -> int:
         """Say up to where the feed has all there will ever be: who goes on from there misses nothing."""

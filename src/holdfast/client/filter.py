@@ -59,8 +59,8 @@ def filter_of(
     }
 
 
-async def whole_filter(store: Store, which: Which) -> Filter:
-    """Check a filter with all that lists can be filtered by; what depends on live workers is read."""
+async def whole_filter(store: Store, which: Which, only: Mapping[str, str] | None = None) -> Filter:
+    """Check a filter with all that lists can be filtered by; what depends on live workers is read. `only` is all that is there."""
     agent = which.get("agent")
     many = agent is not None and not isinstance(agent, str | Agent)
     found = filter_of(
@@ -82,6 +82,7 @@ async def whole_filter(store: Store, which: Which) -> Filter:
         "waits_for": waits, "queues": _listed(which.get("queue")), "version": which.get("version"),
         "top": which.get("root"), "stuck": which.get("stuck"), "needs": which.get("needs"), "attempt": attempt,
         "usd": round(cost * 1_000_000_000) if cost else None,  # nothing spent is nothing kept
+        "only": only,
     }  # fmt: skip
     if waits is not None or which.get("stuck") is not None or which.get("needs") is not None:
         found |= await working(store)

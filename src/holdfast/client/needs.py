@@ -89,12 +89,14 @@ class Needs:
     total: int
 
 
-async def needs(store: Store, limit: int, by: Actor, labels: Mapping[str, str] | None) -> Needs:
+async def needs(
+    store: Store, limit: int, by: Actor, labels: Mapping[str, str] | None, only: Mapping[str, str] | None = None
+) -> Needs:
     """List what needs a person: what this one may decide first, then what stands still, then what others must decide."""
-    asked = await store.approvals(statuses=("open",), limit=_LOOKED_AT)
+    asked = await store.approvals(statuses=("open",), limit=_LOOKED_AT, only=only)
     served = await store.agents()
     fits = await working(store)
-    fits |= {"stuck": True, "labels": dict(labels) if labels else None}
+    fits |= {"stuck": True, "labels": dict(labels) if labels else None, "only": only}
     stuck = await store.runs(order="oldest", limit=_LOOKED_AT, **fits)
     rows = {row.id: row for row in await store.these_runs({each.run_id for each in asked})}
     wanted = {*(labels or {}).items()}

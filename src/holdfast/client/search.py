@@ -104,8 +104,8 @@ class Search(Base):
         if not wanted:
             raise BadArguments("search: give at least one character that is no space")
         store, low = self.store, wanted.lower()
-        recent = await store.recent_runs(_RECENT)
-        runs = [FoundRun(*row) for row in await store.runs_beginning(wanted, _MOST)]
+        recent = await store.recent_runs(_RECENT, self._only)
+        runs = [FoundRun(*row) for row in await store.runs_beginning(wanted, _MOST, self._only)]
         known = {run.id for run in runs}
         runs += [
             FoundRun(id, agent, status) for id, agent, status, _ in recent if low in id.lower() and id not in known
@@ -118,11 +118,12 @@ class Search(Base):
         )
         questions = [
             FoundQuestion(row.id, row.question, row.run_id)
-            for row in await store.approvals(limit=_RECENT)
+            for row in await store.approvals(limit=_RECENT, only=self._only)
             if low in row.question.lower() or row.id.startswith(wanted)
         ]
         agents = [name for name in sorted(await store.agents()) if low in name.lower()]
-        workers = [id for id in await store.worker_ids() if low in id.lower()]
+        all_workers = await store.worker_ids() if self._only is None else ()  # they are the whole store's
+        workers = [id for id in all_workers if low in id.lower()]
         kept = _few(runs, agents, list(labels), questions, workers)
         return Found(*(tuple(each) for each in kept))
 

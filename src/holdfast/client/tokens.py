@@ -7,7 +7,7 @@ import hmac
 import json
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
@@ -15,8 +15,9 @@ from typing import Final, Literal
 from holdfast.client.base import Base
 from holdfast.errors import BadArguments
 from holdfast.store.tokens import TokenRow
+from holdfast.values.text import short
 from holdfast.words.durations import Duration, milliseconds, moment
-from holdfast.words.people import checked_name
+from holdfast.words.people import checked_name, checked_text
 
 Scope = Literal["read", "write", "decide"]
 SCOPES: Final[tuple[Scope, ...]] = ("read", "write", "decide")
@@ -108,6 +109,7 @@ class Tokens(Base):
         groups: Iterable[str] = (),
         scopes: Iterable[str] = SCOPES,
         expires: Duration | None = LIFETIME,
+        only: Mapping[str, str] | None = None,
     ) -> tuple[Token, str]:
         """Make a token for a person or a program; returns it with its secret, which cannot be shown again.
 
@@ -116,6 +118,7 @@ class Tokens(Base):
             groups: The groups that person is in.
             scopes: Any of "read", "write" and "decide".
             expires: How long it is good; None: for ever.
+            only: Labels: only runs that have them, or are below a run that has them, are there for it.
 
         Raises:
             BadArguments: A name or scope cannot be used.
@@ -131,7 +134,8 @@ class Tokens(Base):
             raise BadArguments(f"scopes={may!r}: use one or more of {', '.join(SCOPES)}")
         member_of = json.dumps([checked_name(group, "groups") for group in groups])
         id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
-        row = TokenRow(id, checked_name(name, "name"), member_of, json.dumps(may), _digest(secret))
+        limited = None if only is None else json.dumps(_checked_only(only), sort_keys=True)
+        row = TokenRow(id, checked_name(name, "name"), member_of, json.dumps(may), _digest(secret), only_labels=limited)
         lasts_ms = None if expires is None else milliseconds(expires)
         made = await self._written(self.store.add_token(row, lasts_ms, **self._author()), _LOOK)
         return Token.of(made), f"holdfast_{id}_{secret}"
@@ -185,6 +189,21 @@ class Tokens(Base):
     async def token_used(self, token: Token) -> None:
         """Note that a token was shown: about when, so that few of many requests write. For servers."""
         await self._written(self.store.use_token(token.id, _USED_EVERY_MS), _LOOK)
+
+
+def _checked_only(only: Mapping[str, str]) -> dict[str, str]:
+    found = dict(only)
+    if not found:
+        raise BadArguments(
+            "only={} would be all runs: name at least one label, only={'team': 'night'}, or leave it out"
+        )
+    for name, value in found.items():
+        if not isinstance(name, str) or not isinstance(value, str) or not name:
+            raise BadArguments(
+                f"only: labels are texts, such as only={{'team': 'night'}}; {short(name)}={short(value)} is none"
+            )
+        checked_text(name + value, "only", 400)
+    return found
 
 
 def id_in(secret: str) -> str:

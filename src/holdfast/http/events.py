@@ -137,7 +137,9 @@ async def of_all(call: Call[OfAll, None]) -> Any:
                 after = event.position
                 yield event.position, event
 
-    source = Source(("feed", tuple(query.kinds), run), read)
+    seen = None if call.caller is None else call.caller.who.only
+    whose = None if seen is None else tuple(sorted(seen.items()))  # who sees less shares no tail with who sees all
+    source = Source(("feed", tuple(query.kinds), run, whose), read)
     return await read_or_follow(call, Events, None, source, query.after)
 
 

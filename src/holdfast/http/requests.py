@@ -105,7 +105,7 @@ class Receiver:
             wanted = needs if more is None else more
             if wanted != "any":
                 caller.check(wanted)
-            _check_sees(endpoint, caller, request)
+            await self._check_sees(endpoint, caller, request)
             return caller
 
         _check_text(request)
@@ -129,7 +129,7 @@ class Receiver:
                 caller = await allowed()
         async with patience(self._hf, getattr(query, "timeout", 0.0)):
             may = Permission((caller.via, caller.session, needs), allowed, caller.via)
-            hf = Edge(self._hf).through(caller.actor, caller.via)
+            hf = Edge(self._hf).through(caller.actor, caller.via, caller.who.only)
             try:
                 done = await endpoint.do(Call(hf, caller.actor, query, body, request, self._followers, may, caller))
             except HoldfastError as error:
@@ -138,14 +138,23 @@ class Receiver:
                 raise
         return await _response(done, _outlined if "read" not in caller.scopes else None)
 
-
-def _check_sees(endpoint: Endpoint, caller: Caller, request: Request) -> None:
-    """Refuse what is not there for a caller who came by a link: that sees one question, and nothing else."""
-    if caller.who.question is None or endpoint.about == "self":
-        return
-    if endpoint.about != "question" or request.path_params["id"] != caller.who.question:
-        told = f"the link of {caller.actor.name!r} is for the question {caller.who.question!r} alone"
-        raise Refused("forbidden", told, about={"by": caller.actor.name, "via": caller.via})
+    async def _check_sees(self, endpoint: Endpoint, caller: Caller, request: Request) -> None:
+        """Refuse what is not there for a caller who sees one question, or only some runs; a run that is not is unknown."""
+        who, about = caller.who, endpoint.about
+        if about == "self":
+            return
+        told = ""
+        if who.question is not None and (about != "question" or request.path_params["id"] != who.question):
+            told = f"the link of {caller.actor.name!r} is for the question {who.question!r} alone"
+        elif who.only is not None and about == "all":
+            labels = ", ".join(f"{name}={value}" for name, value in who.only.items())
+            told = (
+                f"the token of {caller.actor.name!r} is for runs with {labels} alone, and this is about the whole store"
+            )
+        if told:
+            raise Refused("forbidden", told, about={"by": caller.actor.name, "via": caller.via})
+        if about == "run" and who.only is not None:
+            await Edge(Edge(self._hf).through(caller.actor, caller.via, who.only)).check_sees(request.path_params["id"])
 
 
 @contextlib.asynccontextmanager

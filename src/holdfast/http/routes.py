@@ -15,6 +15,7 @@ from starlette.responses import Response
 from holdfast.client.client import Client
 from holdfast.client.tokens import Scope
 from holdfast.http.auth import Caller
+from holdfast.http.errors import Refused
 from holdfast.http.follow import Followers, Permission, Source
 from holdfast.words.people import Actor
 
@@ -76,6 +77,15 @@ class Call(Generic[Q, B]):
         """A part of the path."""
         value: str = self.request.path_params[name]
         return value
+
+    def labelled(self, labels: Mapping[str, str]) -> dict[str, str]:
+        """Add the labels of the runs that are there for the caller; refuse others in their place."""
+        only = {} if self.caller is None else dict(self.caller.who.only or {})
+        wrong = [name for name, value in only.items() if labels.get(name, value) != value]
+        if wrong:
+            told = f"this token is for runs with {wrong[0]}={only[wrong[0]]} alone; leave that label out, or give this value"
+            raise Refused("forbidden", told)
+        return {**labels, **only}
 
     async def allows(self, needs: Scope) -> None:
         """Refuse a caller that may not do this as well."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Literal
 
@@ -18,7 +18,7 @@ from holdfast.client.info import AgentInfo, RunInfo
 from holdfast.client.needs import Needs
 from holdfast.client.run import Run
 from holdfast.client.streams import Chunk, StreamInfo
-from holdfast.errors import BadArguments
+from holdfast.errors import BadArguments, RunExists
 from holdfast.http.events import PAGE, Behind, read_or_follow
 from holdfast.http.follow import Source
 from holdfast.http.routes import Answer, Call, Input, Moment, Nothing
@@ -243,11 +243,18 @@ def _label(text: str) -> tuple[str, str]:
 
 
 async def start(call: Call[Nothing, Start]) -> Answer:
-    given = call.body
+    given, edge = call.body, Edge(call.hf)
+    labels = call.labelled(given.labels)
+    if given.id is not None and not await edge.sees(given.id) and await edge.find(given.id) is not None:
+        raise RunExists(f"a run {given.id!r} exists, and is not one of those that are there for this token")
     run: Run[Any] = await call.hf.start(
-        given.agent, *given.args, id=given.id, labels=given.labels, kwargs=given.kwargs, after=given.after,
+        given.agent, *given.args, id=given.id, labels=labels, kwargs=given.kwargs, after=given.after,
         budget=given.budget,
     )  # fmt: skip
+    if not run.created and not await edge.sees(run.id):  # of an agent that has one run at a time
+        raise RunExists(
+            f"{given.agent!r} has one run at a time, and that is not one of those that are there for this token"
+        )
     return Answer(201 if run.created else 200, await _told(run))
 
 
@@ -326,7 +333,9 @@ async def fork(call: Call[Nothing, Fork]) -> Answer:
 
 
 async def forks(call: Call[Nothing, None]) -> Forks:
-    return Forks(await call.hf.get(call["id"]).forks())
+    edge, found = Edge(call.hf), await call.hf.get(call["id"]).forks()
+    hidden = {each.id for each in found if not await edge.sees(each.id)}
+    return Forks([replace(each, of=None if each.of in hidden else each.of) for each in found if each.id not in hidden])
 
 
 async def send(call: Call[Nothing, Message]) -> Sent:

@@ -27,7 +27,7 @@ from holdfast.store.blobs import insert_blobs
 from holdfast.store.budgets import BUDGET
 from holdfast.store.inbox import put_signal
 from holdfast.store.links import use_link
-from holdfast.store.work import Asking, Feature, Transaction, rows, to_json
+from holdfast.store.work import Asking, Feature, Transaction, only_of, rows, to_json
 from holdfast.words.durations import moment
 from holdfast.words.model import ApprovalRow
 from holdfast.words.people import (
@@ -147,13 +147,14 @@ class Approvals(Feature):
         statuses: Iterable[str] = ("open",),
         limit: int = 100,
         after: str | None = None,
+        only: Mapping[str, str] | None = None,
     ) -> list[ApprovalRow]:
         """List questions in the order asked: one, those of a run and of all below it, or all.
 
         If there are more than the limit: of open ones of all runs those that wait longest, otherwise the newest. `after` is where
         the page before ended: then it is those that were asked later, or otherwise those that were asked before.
         """
-        return await self._read(_approvals, run, approval, list(statuses), limit, after)
+        return await self._read(_approvals, run, approval, list(statuses), limit, after, only)
 
     async def voted(self, run: str, ballot: str) -> ApprovalRow | None:
         """Find the question of a run, or of one below it, for which this ballot was cast."""
@@ -167,9 +168,14 @@ class Approvals(Feature):
 
 
 def _approvals(
-    run: str | None, approval: str | None, wanted: list[str], limit: int, after: str | None
+    run: str | None,
+    approval: str | None,
+    wanted: list[str],
+    limit: int,
+    after: str | None,
+    only: Mapping[str, str] | None,
 ) -> Asking[list[ApprovalRow]]:
-    place: dict[str, Any] = {"after": after, "asked_at": None}
+    place: dict[str, Any] = {"after": after, "asked_at": None, "only": only_of(only)}
     if after is not None:
         known = yield from rows("asked_at", approval=after)
         if not known:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from holdfast.store.blobs import NAMED_BLOB, delete_blobs
-from holdfast.store.work import ALL, Asking, Count, Feature, Transaction, listed, rows, to_json
+from holdfast.store.work import ALL, Asking, Count, Feature, Transaction, listed, only_of, rows, to_json
 
 Refusal = tuple[str, str, str, dict[str, Any]]  # the run, the actor, the door, and what was tried
 _FREE_TEXT: Final = frozenset({"question", "note", "reason", "votes", "address", "values"})  # of a row's data
@@ -34,10 +34,11 @@ class Audit(Feature):
         by: str | None = None,
         actions: Iterable[str] | None = None,
         before: int | None = None,
+        only: Mapping[str, str] | None = None,
     ) -> list[dict[str, Any]]:
         """Read rows, the newest first: of a run and those below it, by an actor, of these actions, before a row."""
         chosen = {"run": run, "actor": by, "kinds": listed(actions), "before": ALL if before is None else before}
-        found = await self._read(rows, "audit", **chosen, limit=limit)
+        found = await self._read(rows, "audit", **chosen, limit=limit, only=only_of(only))
         return [
             dict(zip(_COLUMNS, row, strict=False)) | {"data": json.loads(row[8]) if row[8] else {}} for row in found
         ]

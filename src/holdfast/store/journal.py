@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
 from holdfast.store.blobs import NAMED_BLOB
-from holdfast.store.work import ALL, Asking, Feature, listed, rows, to_json
+from holdfast.store.work import ALL, Asking, Feature, listed, only_of, rows, to_json
 from holdfast.words.model import Event
 
 
@@ -107,10 +107,11 @@ class Journals(Feature):
         return await self._read(feed, after, kinds, limit)
 
     async def feed_lines(
-        self, after: int, kinds: Iterable[str] | None, run: str | None = None, limit: int = 500
-    ) -> list[Line]:
+        self, after: int, kinds: Iterable[str] | None, run: str | None = None, limit: int = 500,
+        only: Mapping[str, str] | None = None,
+    ) -> list[Line]:  # fmt: skip
         """Read events as `feed` does, of all runs or of one, with the beginnings of their values."""
-        return await self._read(_feed_lines, after, kinds, run, limit)
+        return await self._read(_feed_lines, after, kinds, run, limit, only)
 
     async def feed_reach(self) -> tuple[int, int]:
         """Tell before which position `feed` gives all there will ever be, and before which all that is committed now."""
@@ -179,8 +180,10 @@ def _lines(
     return (yield from _with_beginnings([(*row, run) for row in found]))
 
 
-def _feed_lines(after: int, kinds: Iterable[str] | None, run: str | None, limit: int) -> Asking[list[Line]]:
-    wanted: dict[str, Any] = {"position": after, "kinds": listed(kinds), "limit": limit}
+def _feed_lines(
+    after: int, kinds: Iterable[str] | None, run: str | None, limit: int, only: Mapping[str, str] | None
+) -> Asking[list[Line]]:
+    wanted: dict[str, Any] = {"position": after, "kinds": listed(kinds), "limit": limit, "only": only_of(only)}
     if run is None:
         found = yield from rows("feed_lines", **wanted)
     else:

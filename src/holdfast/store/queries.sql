@@ -729,7 +729,7 @@ SELECT {approval} FROM approvals WHERE id = :approval
 -- name: approvals
 -- Questions, the newest first.
 SELECT {approval} FROM approvals
-WHERE status IN (SELECT value FROM json_each(:statuses)) AND {asked_before} ORDER BY asked_at DESC, id DESC LIMIT :limit
+WHERE status IN (SELECT value FROM json_each(:statuses)) AND {asked_before} AND {of_seen} ORDER BY asked_at DESC, id DESC LIMIT :limit
 
 -- name: asked_before
 -- Part of others: questions that were asked before one, if one is named.
@@ -739,6 +739,7 @@ asked_at <= coalesce(:asked_at, 9223372036854775807) AND (:after IS NULL OR aske
 -- Open questions, which are few among many decided, in the order they were asked, from after a given one on.
 SELECT {approval} FROM approvals
 WHERE status = 'open' AND asked_at >= coalesce(:asked_at, 0) AND (:after IS NULL OR asked_at > :asked_at OR id > :after)
+  AND {of_seen}
 ORDER BY asked_at, id LIMIT :limit
 
 -- name: asked_at
@@ -751,6 +752,7 @@ WITH RECURSIVE tree (tree_id) AS (SELECT id FROM runs WHERE id = :run
                                   UNION SELECT runs.id FROM tree CROSS JOIN runs WHERE runs.parent_id = tree.tree_id)
 SELECT {approval} FROM approvals
 WHERE run_id IN (SELECT tree_id FROM tree) AND status IN (SELECT value FROM json_each(:statuses)) AND {asked_before}
+  AND {of_seen}
 ORDER BY asked_at DESC, id DESC LIMIT :limit
 
 -- name: voted_below
@@ -1176,7 +1178,7 @@ INSERT INTO audit (at, run_id, actor, action, data, via, value) VALUES (:now, :r
 SELECT id, at, run_id, actor, action, via, value, erased_at, data FROM audit
 WHERE id < :before
   AND (:run IS NULL OR run_id = :run OR run_id IN (SELECT id FROM runs WHERE root_id = :run))
-  AND (:actor IS NULL OR actor = :actor) AND (:kinds IS NULL OR action IN (SELECT value FROM json_each(:kinds)))
+  AND (:actor IS NULL OR actor = :actor) AND (:kinds IS NULL OR action IN (SELECT value FROM json_each(:kinds))) AND {of_seen}
 ORDER BY id DESC LIMIT :limit
 
 -- name: starter
@@ -1311,6 +1313,21 @@ WHERE ended IS NULL AND EXISTS (SELECT 1 FROM signals WHERE run_id = member AND 
         SELECT 1 FROM json_each(:labels) AS wanted WHERE NOT EXISTS (
           SELECT 1 FROM json_each(runs.labels) AS own WHERE own.key = wanted.key AND own.value = wanted.value)))
 
+-- name: seen
+-- Part of others: runs that are there for a caller: by their own labels, or those of the run above all.
+(:only IS NULL OR EXISTS (
+  SELECT 1 FROM runs AS known WHERE known.id IN (runs.id, runs.root_id) AND NOT EXISTS (
+    SELECT 1 FROM json_each(:only) AS wanted WHERE NOT EXISTS (
+      SELECT 1 FROM json_each(known.labels) AS own WHERE own.key = wanted.key AND own.value = wanted.value))))
+
+-- name: of_seen
+-- Part of others: rows of runs that are there for a caller.
+(:only IS NULL OR EXISTS (SELECT 1 FROM runs WHERE runs.id = run_id AND {seen}))
+
+-- name: sees_run
+-- One run, if it is there for a caller.
+SELECT 1 FROM runs WHERE id = :run AND {seen}
+
 -- name: prunable
 -- Root runs that finished long ago, the oldest first.
 SELECT id FROM runs
@@ -1429,7 +1446,7 @@ EXISTS (SELECT 1 FROM approvals WHERE approvals.run_id = runs.id AND approvals.s
 -- name: besides
 -- Part of others: runs that fit a filter, whenever they were created.
 (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
-  AND {chosen}
+  AND {chosen} AND {seen}
   AND (:agents IS NULL OR agent IN (SELECT value FROM json_each(:agents)))
   AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))
   AND (:version IS NULL OR version = :version)
@@ -1516,11 +1533,11 @@ ORDER BY {rank}, id LIMIT :limit
 
 -- name: recent_runs
 -- What the newest runs are called.
-SELECT id, agent, status, labels FROM runs ORDER BY created_at DESC, id LIMIT :limit
+SELECT id, agent, status, labels FROM runs WHERE {seen} ORDER BY created_at DESC, id LIMIT :limit
 
 -- name: runs_beginning
 -- Runs whose ids begin with a text; they are ASCII.
-SELECT id, agent, status FROM runs WHERE id >= :search AND id < :search || '~' ORDER BY id LIMIT :limit
+SELECT id, agent, status FROM runs WHERE id >= :search AND id < :search || '~' AND {seen} ORDER BY id LIMIT :limit
 
 -- name: these_runs
 -- Those of these runs that are there.
@@ -1731,14 +1748,14 @@ run_id <> '' AND substr(run_id, 1, 1) <> '#'
 -- name: feed_lines
 -- The events of all runs in the order of their commits, with the beginnings of their values.
 SELECT {line}, dropped, length(value), run_id FROM events
-WHERE position > :position AND {visible} AND (:kinds IS NULL OR kind IN (SELECT value FROM json_each(:kinds)))
+WHERE position > :position AND {visible} AND (:kinds IS NULL OR kind IN (SELECT value FROM json_each(:kinds))) AND {of_seen}
 ORDER BY position LIMIT :limit
 
 -- name: feed_lines_of
 -- The events of one run in the order of their commits, with the beginnings of their values.
 SELECT {line}, dropped, length(value), run_id FROM events
 WHERE run_id = :run AND position > :position AND {visible}
-  AND (:kinds IS NULL OR kind IN (SELECT value FROM json_each(:kinds)))
+  AND (:kinds IS NULL OR kind IN (SELECT value FROM json_each(:kinds))) AND {of_seen}
 ORDER BY position LIMIT :limit
 
 -- name: feed_reach

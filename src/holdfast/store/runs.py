@@ -11,7 +11,7 @@ from holdfast.errors import UnknownRun
 from holdfast.store import audit
 from holdfast.store.blobs import insert_blobs
 from holdfast.store.changes import News
-from holdfast.store.work import Asking, Conflict, Feature, Many, Transaction, listed, rows, to_json
+from holdfast.store.work import Asking, Conflict, Feature, Many, Transaction, listed, only_of, rows, to_json
 from holdfast.words.limits import Lane
 from holdfast.words.model import FINISHED, TRANSITIONS, UNFINISHED, RunRow
 
@@ -72,6 +72,9 @@ class Filter(TypedDict, total=False):
     attempt: int | None  # one of their steps is at this attempt or a later one
     served: Iterable[str] | None  # the code that live workers have, as 'AGENT VERSION'; for what depends on that
     taken_queues: Iterable[str] | None  # those that live workers take; None: all
+    only: (
+        Mapping[str, str] | None
+    )  # they, or the runs above all of them, have these labels: all that is there for a caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +140,21 @@ class Runs(Feature):
             counts.setdefault(agent, {})[status] = count
         return counts
 
-    async def recent_runs(self, limit: int) -> list[tuple[str, str, str, str]]:
-        """Read the ids, agents, states and labels of the newest runs."""
-        return [tuple(row) for row in await self._read(rows, "recent_runs", limit=limit)]
+    async def sees_run(self, run: str, only: Mapping[str, str]) -> bool:
+        """Tell whether a run is there for a caller who sees only runs with these labels, or below such a run."""
+        return bool(await self._glance(rows, "sees_run", run=run, only=only_of(only)))
 
-    async def runs_beginning(self, text: str, limit: int) -> list[tuple[str, str, str]]:
+    async def recent_runs(self, limit: int, only: Mapping[str, str] | None = None) -> list[tuple[str, str, str, str]]:
+        """Read the ids, agents, states and labels of the newest runs."""
+        return [tuple(row) for row in await self._read(rows, "recent_runs", limit=limit, only=only_of(only))]
+
+    async def runs_beginning(
+        self, text: str, limit: int, only: Mapping[str, str] | None = None
+    ) -> list[tuple[str, str, str]]:
         """Read the ids, agents and states of runs whose ids begin with a text."""
-        return [tuple(row) for row in await self._read(rows, "runs_beginning", search=text, limit=limit)]
+        return [
+            tuple(row) for row in await self._read(rows, "runs_beginning", search=text, limit=limit, only=only_of(only))
+        ]
 
     async def family_size(self, root: str) -> tuple[int, int]:
         """Count the events of a run and all below it, and the bytes that they hold."""
@@ -273,6 +284,7 @@ def _parameters(
     attempt: int | None = None,
     served: Iterable[str] | None = None,
     taken_queues: Iterable[str] | None = None,
+    only: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Write a filter as the queries take it; a name that is none of a filter is a `TypeError`."""
     if waits_for is not None or stuck or needs or attempt is not None:  # only these runs can: few among many
@@ -282,7 +294,7 @@ def _parameters(
         "since": since, "created_at": until, "search": None if search is None else search.lower(),
         "agents": listed(agents), "queues": listed(queues), "version": version, "top": _flag(top), "waits": listed(waits_for),
         "stalled": _flag(stuck), "needing": _flag(needs), "usd": usd, "attempt": attempt, "served": listed(served or ()),
-        "taken_queues": listed(taken_queues), "parent": None,
+        "taken_queues": listed(taken_queues), "parent": None, "only": only_of(only),
     }  # fmt: skip
 
 

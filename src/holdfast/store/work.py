@@ -12,7 +12,7 @@ import abc
 import asyncio
 import concurrent.futures
 import json
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from holdfast.store.changes import News
@@ -45,6 +45,11 @@ def to_json(value: object) -> str:
 def listed(values: Iterable[str] | None) -> str | None:
     """Write a list as a parameter of a query; None stays None, which means any."""
     return None if values is None else to_json(list(values))
+
+
+def only_of(labels: Mapping[str, str] | None) -> str | None:
+    """Write the labels of the runs that are there for a caller as a parameter of a query; None stays None, which means all."""
+    return None if labels is None else to_json(dict(labels))
 
 
 class Conflict(Exception):

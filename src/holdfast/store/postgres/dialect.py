@@ -41,7 +41,7 @@ _TEXT: Final = """
     trigger config headers outcome
     fields wanted bucket
     calls waits served taken_queues order
-    whose link only_labels
+    whose link only_labels only
 """
 TYPES: Final = dict.fromkeys(_BIGINT.split(), "bigint") | dict.fromkeys(_TEXT.split(), "text") | {"content": "bytea"}
 
