@@ -45,3 +45,17 @@ def test_a_token_that_may_only_read_is_offered_nothing_else(visit):
     page = eve.goto("/approvals", ".inbox-item")
     page.wait_for_selector(".q-acts p")
     assert page.query_selector(".q-acts button") is None
+
+
+def test_a_provider_is_a_button_that_leaves_the_page_and_its_refusal_is_told(stage, visit):
+    stranger = visit(None)
+    page = stranger.page
+    page.route("**/api/sign-in", lambda route: route.fulfill(json={"token": True, "oidc": {"name": "Example"}}))
+    left = []
+    page.route("**/sign-in/oidc?**", lambda route: (left.append(route.request.url), route.fulfill(body="the provider")))
+    page.goto("/sign-in?to=approvals#problem=this+sign-in+took+too+long")
+    page.wait_for_selector(".problem:has-text('took too long')")
+    assert "problem" not in page.url
+    page.click("text=Sign in with Example")
+    page.wait_for_selector("text=the provider")
+    assert left == [f"{stage.address}/sign-in/oidc?to=approvals"]

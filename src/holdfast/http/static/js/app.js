@@ -123,7 +123,7 @@ function title(what) {
 // Links of the page are followed here, so that a view opens without a reload.
 document.addEventListener("click", (event) => {
   const link = event.target.closest?.("a[href]");
-  if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey || link.hasAttribute("download") || link.target) return;
+  if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey || link.hasAttribute("download") || link.dataset.reload) return;
   if (link.matches(".skip")) {
     event.preventDefault();
     shell.main.focus();

@@ -42,9 +42,10 @@ export function open({ query, go }) {
     if (!answer.ok) return swap(ways, problem(answer.error, offer));
     const { token, oidc } = answer.data;
     swap(ways, oidc && h("a.button.primary.wide", { href: path("sign-in", "oidc", to ? { to } : {}), data: { reload: "1" } }, `Sign in with ${oidc.name}`), oidc && token && h("p.or.dim", "or with a token"), token && form,
-      token && h("p.dim.hint", "A token is made by ", h("code", "holdfast token NAME"), ". It becomes a session of this browser, for twelve hours at the most, and is not kept here."));
+      !token && !oidc && h("p.dim", "The application around this page says who you are; sign in there."), token && h("p.dim.hint", "A token is made by ", h("code", "holdfast token NAME"), ". It becomes a session of this browser, for twelve hours at the most, and is not kept here."));
   };
   offer();
+  if (fragment.get("problem")) swap(wrong, problem({ code: "unauthorized", message: fragment.get("problem") })); // of a provider
   if (fragment.get("code")) begin({ code: fragment.get("code") });
   else if (fragment.get("link")) begin({ link: fragment.get("link") });
   return { element: h("section.sign-in", brand(), h("h1", "Sign in to Holdfast"), wrong, ways) };
