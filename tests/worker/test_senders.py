@@ -6,6 +6,7 @@ import ipaddress
 import re
 import socket
 import ssl
+import threading
 
 import pytest
 from cryptography import x509
@@ -109,7 +110,7 @@ def resolver(monkeypatch, *answers: list[str]) -> list[str]:
     asked: list[str] = []
     left = list(answers)
 
-    async def getaddrinfo(self, host, port, *, family=0, type=0, proto=0, flags=0):
+    def getaddrinfo(host, port, family=0, type=0, proto=0, flags=0):
         try:
             found = [str(ipaddress.ip_address(host))]
         except ValueError:
@@ -117,7 +118,7 @@ def resolver(monkeypatch, *answers: list[str]) -> list[str]:
             found = left.pop(0)
         return [(socket.AF_INET6 if ":" in each else socket.AF_INET, type, 6, "", (each, port)) for each in found]
 
-    monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     return asked
 
 
@@ -154,11 +155,42 @@ async def test_in_the_clear_only_where_the_operator_says(monkeypatch):
 
 
 async def test_a_name_without_an_address(monkeypatch):
-    async def getaddrinfo(self, *args, **named):
+    def getaddrinfo(*args, **named):
         raise socket.gaierror(-2, "Name or service not known")
 
-    monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     assert "nowhere.example has no address" in str(await refused("https://nowhere.example/hidden"))
+
+
+async def test_a_name_that_takes_long_to_be_resolved_holds_up_nothing_else(monkeypatch):
+    """Who names the host may have its name server hang: neither other receivers nor the threads of the worker wait for it."""
+    real, answers, asked = socket.getaddrinfo, threading.Event(), []
+
+    def getaddrinfo(host, *args, **named):
+        if host == "slow.example":
+            asked.append(host)
+            assert answers.wait(30)
+            raise socket.gaierror(-2, "Name or service not known")
+        return real(host, *args, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    slow = [asyncio.ensure_future(refused("https://slow.example/hidden")) for _ in range(40)]
+    try:
+        while not asked:
+            await asyncio.sleep(0.005)
+        with Receiver() as receiver:
+            async with asyncio.timeout(10):
+                assert await senders.post(receiver.url, b"{}", []) == 204
+                assert await asyncio.to_thread(int, "7") == 7
+        slow[0].cancel()  # one that is given up takes the answer from none of the others
+    finally:
+        answers.set()
+    told = await asyncio.gather(*slow, return_exceptions=True)
+    assert isinstance(told[0], asyncio.CancelledError)
+    assert {str(each) for each in told[1:]} == {"slow.example has no address"}
+    assert asked == ["slow.example"]  # at once, by all of them
+    await refused("https://slow.example/hidden")
+    assert len(asked) == 2
 
 
 async def test_the_next_address_is_tried(monkeypatch):

@@ -1,6 +1,7 @@
 """Mappings, called by a worker: several in one go, and none held to account for what another does."""
 
 import asyncio
+import contextlib
 import inspect
 import threading
 
@@ -119,6 +120,33 @@ async def test_a_mapping_that_we_cancel_is_cancelled():
 
 async def _forever(delivery):
     await asyncio.Event().wait()
+
+
+async def test_a_mapping_that_does_not_let_itself_be_cancelled_has_failed_too(monkeypatch):
+    monkeypatch.setattr("holdfast.worker.mappings._MAPPING_S", 0.05)
+    monkeypatch.setattr("holdfast.worker.mappings._LET_GO_S", 0.05)
+    over, mapper = asyncio.Event(), Mapper()
+
+    async def stubborn(delivery):
+        while not over.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await over.wait()
+        return holdfast.Start("any")
+
+    try:
+        async with asyncio.timeout(10):
+            for mapping in (stubborn, lambda delivery: stubborn(delivery)):  # noqa: PLW0108 - a plain function
+                with pytest.raises(TimeoutError):
+                    await mapper.one(declared(mapping), Delivery(b"x"))
+            assert mapper.hung("t") == 2
+            ours = asyncio.ensure_future(mapper.one(declared(stubborn), Delivery(b"x")))
+            await asyncio.sleep(0.01)
+            ours.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await ours
+    finally:
+        over.set()
+    await until(lambda: mapper.hung("t") == 0)
 
 
 def test_what_an_error_says_can_be_written_and_raises_nothing():
