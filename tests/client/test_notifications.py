@@ -94,7 +94,7 @@ async def test_what_happens_is_told_signed_and_once(tmp_path):
         assert told[1]["data"]["error"] == {"type": "ValueError", "message": "no room"}
         assert told[2]["data"]["question"] == {
             "id": question.id, "kind": "approve", "text": "Go on?", "to": ["ana"], "digest": question.digest,
-            "link": f"http://h.example/api/approvals/{question.id}",
+            "link": f"http://h.example/api/approvals/{question.id}", "page": f"http://h.example/approvals/{question.id}",
         }  # fmt: skip
         for request in receiver.requests:
             found = check(scheme(), [SECRET], request.headers.items(), request.body, round(time.time() * 1000))
@@ -218,7 +218,7 @@ async def test_mail_that_is_tried_again_is_the_same_mail(tmp_path, monkeypatch):
         assert first.content == second.content
         mail = message_from_bytes(second.content, policy=policy.default)
         assert mail["Message-ID"] == f"<{delivery.id}@example.com>"
-        assert f"https://h.example/api/approvals/{question.id}" in mail.get_content()
+        assert f"https://h.example/approvals/{question.id}" in mail.get_content()
 
 
 async def test_a_worker_that_lacks_a_variable_leaves_it_to_others(tmp_path, monkeypatch, caplog):
