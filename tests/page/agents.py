@@ -64,6 +64,12 @@ async def look_up(claim: str) -> bool:
     return True
 
 
+@holdfast.step
+async def publish(topic: str) -> str:
+    await held()
+    return f"published: {topic}"
+
+
 @holdfast.agent
 async def factcheck(notes: list[str]) -> int:
     return sum([await look_up(each) for each in notes[:2]])
@@ -91,7 +97,7 @@ async def atlas(topic: str, pages: int = 6, editors: list[str] = [], embargo: da
     yes = await holdfast.approve(
         "Publish this report?", show="\n\n".join(["# Otters", *sections]), to=editors or "group:editors"
     )
-    return f"published: {topic}" if yes else f"kept: {yes.note}"
+    return await publish(topic) if yes else f"kept: {yes.note}"
 
 
 # People
@@ -285,20 +291,3 @@ async def reply(customer: str, prompt: str) -> str:
 @holdfast.agent
 async def listener(topic: str) -> str:
     return await holdfast.receive(topic, str)
-
-
-# What others wrote
-
-
-@holdfast.step
-async def whisper(text: str) -> str:
-    return text
-
-
-@holdfast.agent
-async def shout(text: str) -> str:
-    await holdfast.note(text)
-    await holdfast.progress(1, 2, text)
-    await whisper(text)
-    decision = await holdfast.approve(text, show={"text": text, text[:40]: [text]}, edit=True)
-    return text if decision else "no"

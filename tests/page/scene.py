@@ -150,6 +150,13 @@ async def served(hf: holdfast.Client, agent: str) -> None:
             await asyncio.sleep(0.05)
 
 
+async def _open(hf: holdfast.Client, id: str, number: int) -> None:
+    """Wait until the worker of a run has told that so many bodies are in the middle."""
+    async with asyncio.timeout(60):
+        while len(await hf.get(id).open_calls()) < number:
+            await asyncio.sleep(0.05)
+
+
 async def _fill(scene: Scene, hf: holdfast.Client) -> None:
     scene.hold.touch()
     old = scene.worker("gull", "old_agents.py")
@@ -170,7 +177,7 @@ async def _fill(scene: Scene, hf: holdfast.Client) -> None:
         ("lisbon-tile-0117", "failed"), ("cleanup-0716", "completed"), ("support-u4471-39", "waiting/conversation"),
         ("shrimp-3", "waiting"), ("paused-1", "waiting"),
     )  # fmt: skip
-    await asyncio.sleep(1.0)  # so that there is something of the fan that the kill cuts
+    await _open(hf, "otters-2026-07", 3)  # so that the kill cuts a fan of which it is known what ran
     fox.kill()
     await asyncio.to_thread(fox.wait)
     scene.worker("heron")

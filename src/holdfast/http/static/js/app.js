@@ -8,6 +8,7 @@ import { inbox } from "./live.js";
 import { copied, problem } from "./parts.js";
 import { PLACES, viewOf } from "./router.js";
 import { get, may, on, set } from "./store.js";
+import { line } from "./text.js";
 import { inUtc } from "./time.js";
 
 const TITLES = { runs: "Runs", run: "Runs", approvals: "Approvals", compare: "Compare", fleet: "Fleet", agents: "Agents", schedules: "Schedules", conversations: "Conversations", audit: "Audit", "sign-in": "Sign in" };
@@ -117,7 +118,7 @@ function say(text) {
 
 function title(what) {
   const name = TITLES[view?.name] ?? "Page";
-  document.title = `${what ? `${what} · ` : ""}${name} · Holdfast`;
+  document.title = `${what ? `${line(what)} · ` : ""}${name} · Holdfast`;
 }
 
 // Links of the page are followed here, so that a view opens without a reload.
