@@ -15,6 +15,16 @@ if TYPE_CHECKING:
     from holdfast.client.client import Client, open, restore_backup
     from holdfast.client.control import Bulk, Refusal
     from holdfast.client.conversations import ConversationInfo, Message, Transcript
+    from holdfast.client.fleet import (
+        Fleet,
+        LostWorker,
+        MinuteInfo,
+        MissingVersion,
+        QueueInfo,
+        RateInfo,
+        StoreInfo,
+        WorkerInfo,
+    )
     from holdfast.client.forks import ForkInfo
     from holdfast.client.history import CheckpointInfo, MessageInfo, Pending, Snapshot, State, StepInfo
     from holdfast.client.info import AgentInfo, Deed, FailureInfo, PlanItem, RunCounts, RunEvent, RunInfo
@@ -163,6 +173,7 @@ __all__ = [
     "Expired",
     "FailureInfo",
     "Fallback",
+    "Fleet",
     "ForkInfo",
     "Forked",
     "Found",
@@ -180,9 +191,12 @@ __all__ = [
     "LogFilter",
     "LoopDetected",
     "Loops",
+    "LostWorker",
     "Made",
     "Message",
     "MessageInfo",
+    "MinuteInfo",
+    "MissingVersion",
     "MoveReceipt",
     "Need",
     "Needs",
@@ -206,7 +220,9 @@ __all__ = [
     "PlanItem",
     "Progress",
     "Published",
+    "QueueInfo",
     "Rate",
+    "RateInfo",
     "Reason",
     "Receipt",
     "Reducer",
@@ -243,6 +259,7 @@ __all__ = [
     "StepFailed",
     "StepInfo",
     "StepTimeout",
+    "StoreInfo",
     "StoreUnavailable",
     "Stream",
     "StreamInfo",
@@ -260,6 +277,7 @@ __all__ = [
     "UnknownTrigger",
     "Verify",
     "Vote",
+    "WorkerInfo",
     "agent",
     "approve",
     "ask",
@@ -336,6 +354,7 @@ _HOMES = {
     "holdfast.client.history": "CheckpointInfo MessageInfo Pending Snapshot State StepInfo",
     "holdfast.client.calls": "OpenCall",
     "holdfast.client.info": "AgentInfo Deed FailureInfo PlanItem RunCounts RunEvent RunInfo",
+    "holdfast.client.fleet": "Fleet LostWorker MinuteInfo MissingVersion QueueInfo RateInfo StoreInfo WorkerInfo",
     "holdfast.client.needs": "Need Needs",
     "holdfast.client.present": "Doing Forked",
     "holdfast.client.run": "Receipt Run",

@@ -12,6 +12,7 @@ from holdfast.client.bundles import Bundle, Imported, MoveReceipt
 from holdfast.client.calls import OpenCall
 from holdfast.client.control import Bulk
 from holdfast.client.conversations import ConversationInfo, Message
+from holdfast.client.fleet import Fleet
 from holdfast.client.forks import ForkInfo
 from holdfast.client.history import CheckpointInfo, Pending
 from holdfast.client.info import AgentInfo, Deed, RunCounts, RunEvent, RunInfo
@@ -1003,6 +1004,12 @@ class Client:
 
         Raises:
             BadArguments: It names nobody.
+        """
+
+    def fleet(self) -> Fleet:
+        """Look at the workers, those that were lost lately, queues, rates, missing versions, the last hour and the store.
+
+        What workers say of themselves is as old as their last heartbeat, and numbers of a minute come when it is over.
         """
 
     def agents(self) -> list[AgentInfo]:

@@ -23,6 +23,7 @@ from holdfast.client.bundles import Bundles
 from holdfast.client.control import BULK_PAGE, Control
 from holdfast.client.conversations import Conversations
 from holdfast.client.filter import Which, checked_order, filter_of, read_place, whole_filter, working
+from holdfast.client.fleet import Fleet, fleet
 from holdfast.client.info import AgentInfo, Deed, RunCounts, RunEvent, RunInfo, bury_owners, infos_of
 from holdfast.client.links import Links
 from holdfast.client.mount import Mount
@@ -763,6 +764,19 @@ class Client(
         """
         actor = self._actor if by is None else Actor.of(by)
         return await needs(self.store, checked_limit(limit), actor, labels, self._only)
+
+    async def fleet(self) -> Fleet:
+        """Look at the workers, those that were lost lately, queues, rates, missing versions, the last hour and the store.
+
+        What workers say of themselves is as old as their last heartbeat, and numbers of a minute come when it is over.
+
+        Example:
+            ```python
+            fleet = await hf.fleet()
+            assert [worker.state for worker in fleet.workers] == ["alive"]
+            ```
+        """
+        return await fleet(self.store)
 
     async def agents(self) -> list[AgentInfo]:
         """List the agents that workers have published in this store, by name.

@@ -25,9 +25,12 @@ from typing import Any, Final
 from holdfast.engine.attempt import Call
 from holdfast.engine.parking import Wait
 from holdfast.store.limits import Turn, in_milliseconds
+from holdfast.values.text import cut
 from holdfast.words.limits import SHARED, Lane, interval_us, latest_us, slack_us
+from holdfast.words.people import writable
 from holdfast.words.retry import pause_s
 
+_BECAUSE: Final = 200  # characters of an error that are kept with a pause
 _FIRST_LOOK_MS: Final = 100
 _LAST_LOOK_MS: Final = 10_000
 _COMMIT_MS: Final = 40  # for so long a late turn may be on its way to the store, and twice as long the next time
@@ -163,7 +166,10 @@ class Passage:
         wait_s = None if error is None else pause_s(error)
         if wait_s is None:
             return None
-        await store.pause_rate(lane.rate_key, math.ceil(wait_s * 1000) + 1)  # of this millisecond a part is over
+        because = f"{self._call.name}: {cut(writable(str(error)), _BECAUSE)}"
+        await store.pause_rate(
+            lane.rate_key, math.ceil(wait_s * 1000) + 1, because
+        )  # of this millisecond a part is over
         return lane.rate_key.removeprefix(SHARED)
 
     async def _into_slot(self) -> bool:

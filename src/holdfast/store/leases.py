@@ -18,6 +18,7 @@ from holdfast.store.changes import News
 from holdfast.store.limits import KEYS_AT_ONCE, Due, admitted, freed, let_in
 from holdfast.store.work import Asking, Transaction, forget, listed, rows, to_json
 from holdfast.store.workers import Workers
+from holdfast.words.life import torn_ms
 from holdfast.words.model import CRASHES_APART, RunRow
 
 _ROUNDS: Final = 10  # of looking at what is due, while some of it has no slot or turn
@@ -189,6 +190,7 @@ class Claim:
         known = (yield from tx.rows("known_workers", ids=to_json(sorted(map(str, owners))))) if owners else ()
         living = {worker for (worker,) in known}
         left = (yield from _left_calls(tx, [run.id for run in picked if run.status == "running"])) if owners else {}
+        lost: dict[tuple[str, str], list[int]] = {}
         for run in picked:
             if run.status == "running":
                 how = "lease" if run.owner in living else "dead"
@@ -196,7 +198,10 @@ class Claim:
                 if (run.id, run.epoch) in left:
                     data["open"] = left[run.id, run.epoch]
                 yield from tx.record(run.id, run.seq, run.epoch + 1, "run.interrupted", data)
+                lost.setdefault((str(run.owner), how), []).append(torn_ms(claimed[run.id]))
             tx.changed(run.id, News.MOVED)
+        for (owner, how), after in sorted(lost.items()):
+            yield from tx.rows("lose_worker", whose=owner, how=how, moved=len(after), after_ms=max(after))
         return [claimed[run.id] for run in picked]  # the statement returns them in no particular order
 
 
@@ -229,8 +234,8 @@ def _release(tx: Transaction, claimed: Iterable[RunRow]) -> Asking[None]:
     yield from freed(tx, keys)
 
 
-def prolong(tx: Transaction, ttl_ms: int) -> Asking[list[Lease]]:
+def prolong(tx: Transaction, ttl_ms: int, load: str | None = None) -> Asking[list[Lease]]:
     """Prolong all leases of this incarnation."""
-    yield from tx.rows("seen_worker")
+    yield from tx.rows("seen_worker", load=load)
     kept = yield from tx.rows("heartbeat", ttl=ttl_ms)
     return [Lease(*row) for row in kept]

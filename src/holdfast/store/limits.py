@@ -98,12 +98,15 @@ class Limits(Feature):
 
         await self._submit(work, small=True, runs=())
 
-    async def pause_rate(self, key: str, wait_ms: int) -> int:
-        """Give out no turn that is earlier than so long from now; returns until when. Pauses do not add up."""
+    async def pause_rate(self, key: str, wait_ms: int, because: str | None = None) -> int:
+        """Give out no turn that is earlier than so long from now; returns until when. Pauses do not add up.
+
+        `because` is for people: of several pauses that of the longest is kept.
+        """
 
         def work(tx: Transaction) -> Asking[int]:
             yield from tx.rows("lock_counts")
-            (until,) = yield from tx.row("pause_rate", key=key, until=(tx.now + wait_ms) * 1000)
+            (until,) = yield from tx.row("pause_rate", key=key, until=(tx.now + wait_ms) * 1000, reason=because)
             return in_milliseconds(until)
 
         return await self._submit(work, small=True, runs=())

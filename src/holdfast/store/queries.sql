@@ -511,8 +511,9 @@ DELETE FROM late_turns WHERE key = :key AND began <= :micros
 
 -- name: pause_rate
 -- Pause a rate: no turn comes before this time.
-INSERT INTO rates (key, paused) VALUES (:key, :until)
-ON CONFLICT (key) DO UPDATE SET paused = max(rates.paused, :until)
+INSERT INTO rates (key, paused, because) VALUES (:key, :until, :reason)
+ON CONFLICT (key) DO UPDATE
+SET because = CASE WHEN :until > rates.paused THEN :reason ELSE rates.because END, paused = max(rates.paused, :until)
 RETURNING paused
 
 -- name: charge
@@ -668,13 +669,71 @@ ORDER BY 1, 2, 3
 
 -- name: register_worker
 -- Note that an incarnation holds its lock, and what it serves.
-INSERT INTO workers (id, agents, queues, version, started_at, seen_at)
-VALUES (:worker, :agents, :queues, :version, :now, :now)
-ON CONFLICT (id) DO UPDATE SET agents = excluded.agents, seen_at = excluded.seen_at
+INSERT INTO workers (id, agents, queues, version, started_at, seen_at, load)
+VALUES (:worker, :agents, :queues, :version, :now, :now, :load)
+ON CONFLICT (id) DO UPDATE
+SET agents = excluded.agents, seen_at = excluded.seen_at, load = coalesce(excluded.load, workers.load)
 
 -- name: seen_worker
 -- Note that an incarnation is alive; for people to read.
-UPDATE workers SET seen_at = :now WHERE id = :worker
+UPDATE workers SET seen_at = :now, load = coalesce(:load, load) WHERE id = :worker
+
+-- name: lose_worker
+-- Keep for a day that an incarnation is gone, or lost runs by time, and how many of its runs went on after how long at most.
+INSERT INTO lost_workers (id, version, how, at, moved, after_ms)
+SELECT :whose, (SELECT version FROM workers WHERE id = :whose), :how, :now, :moved, :after_ms
+WHERE EXISTS (SELECT 1 FROM workers WHERE id = :whose) OR EXISTS (SELECT 1 FROM lost_workers WHERE id = :whose)
+ON CONFLICT (id) DO UPDATE
+SET how = excluded.how, at = CASE WHEN lost_workers.how = excluded.how THEN lost_workers.at ELSE excluded.at END,
+    moved = lost_workers.moved + excluded.moved,
+    after_ms = CASE WHEN coalesce(excluded.after_ms, -1) > coalesce(lost_workers.after_ms, -1) THEN excluded.after_ms
+               ELSE lost_workers.after_ms END
+
+-- name: forget_lost
+-- Forget incarnations that were lost long ago.
+DELETE FROM lost_workers WHERE at < :before
+
+-- name: lost_workers
+-- Incarnations that were lost lately, the last one first.
+SELECT id, version, how, at, moved, after_ms FROM lost_workers WHERE at >= :since ORDER BY at DESC, id LIMIT :limit
+
+-- name: fleet
+-- All incarnations, with what they said last.
+SELECT id, version, agents, queues, started_at, seen_at, load FROM workers ORDER BY started_at, id
+
+-- name: count_minute
+-- Say what an incarnation did in a minute; said again it is the same.
+INSERT INTO worker_minutes (at, worker, steps, ended, failed) VALUES (:place, :worker, :steps, :ended, :failed)
+ON CONFLICT (at, worker) DO UPDATE SET steps = excluded.steps, ended = excluded.ended, failed = excluded.failed
+
+-- name: forget_minutes
+-- Forget minutes of long ago.
+DELETE FROM worker_minutes WHERE at < :before
+
+-- name: minutes
+-- What all did in each minute since a time.
+SELECT at, CAST(sum(steps) AS BIGINT), CAST(sum(ended) AS BIGINT), CAST(sum(failed) AS BIGINT) FROM worker_minutes
+WHERE at >= :since GROUP BY at ORDER BY at
+
+-- name: unserved
+-- Runs that are due, by agent and version, where no live worker has that code.
+SELECT agent, version, count(*), min(due_at) FROM runs
+WHERE priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9) AND due_at <= :now AND NOT {served}
+GROUP BY agent, version ORDER BY 4 LIMIT :limit
+
+-- name: waiting_rates
+-- How many runs wait for their turns, by rate.
+SELECT rate_key, count(*) FROM runs WHERE finished_at IS NULL AND status = 'ready' AND waits_for = 'rate' GROUP BY rate_key
+
+-- name: busy_rates
+-- The rates that are paused, with why, and those of a list.
+SELECT key, paused, because FROM rates
+WHERE paused > :micros OR key IN (SELECT value FROM json_each(:keys)) ORDER BY paused DESC, key LIMIT :limit
+
+-- name: size
+-- How large the store is, in bytes, and about how many events it has.
+SELECT (SELECT page_count FROM pragma_page_count) * (SELECT page_size FROM pragma_page_size),
+       (SELECT coalesce(max(position), 0) FROM events)
 
 -- name: forget_worker
 -- Forget an incarnation that is gone.

@@ -31,6 +31,7 @@ from holdfast.store.control import Control
 from holdfast.store.conversations import Conversations
 from holdfast.store.deletion import Deletion
 from holdfast.store.files import Files
+from holdfast.store.fleet import Fleet
 from holdfast.store.forks import Forks
 from holdfast.store.gatherings import Gatherings
 from holdfast.store.inbox import Inbox
@@ -92,7 +93,7 @@ class _Deadline:
 class Store(
     Leases, Runs, Control, Deletion, Journals, Inbox, Approvals, Budgets, Conversations, Limits, Streams, Transactions, Blobs,
     Parts, Tokens, Audit, Backups, Bundles, Forks, Schedules, Triggers, Announcements, Gatherings, Files, Notifications, Calls,
-    Presents, Sessions, Links,
+    Presents, Fleet, Sessions, Links,
 ):  # fmt: skip
     """A database that keeps runs. Every method is idempotent or fenced, so it may be repeated after an unknown outcome."""
 

@@ -7,9 +7,11 @@ databases differ in that lock (`sqlite/peers.py`, `postgres/liveness.py`); all e
 from __future__ import annotations
 
 import abc
+import functools
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 from holdfast.store import triggers
 from holdfast.store.changes import News
@@ -37,11 +39,15 @@ class Living:
         return name in self.agents and (self.queues is None or queue in self.queues)
 
 
+LOST_MS: Final = 86_400_000  # for so long it is known that an incarnation is gone
+
+
 class Workers(Feature):
     """Workers: published, found alive or dead, and the runs that they refuse."""
 
     code_version: str | None = None  # of the code that this process runs, for people
     queues: Sequence[str] | None = None  # those this process takes runs of; None: all
+    load: Callable[[], dict[str, Any]] | None = None  # tells how much a worker here does; any thread may ask
     _served: set[str]  # names of agents, and names with a version after a space
     _open = _registered = False
 
@@ -101,6 +107,15 @@ class Workers(Feature):
         if nobody:
             await self._submit(lambda tx: _reconsider(tx, nobody))
 
+    def _load_text(self) -> str | None:
+        """Write what a worker here says of itself, as its row keeps it."""
+        return None if self.load is None else to_json(self.load())
+
+    def _departs(self) -> Callable[[Transaction], Asking[None]]:
+        """Make the work by which this incarnation leaves."""
+        released = 0 if self.load is None else int(self.load().get("released", 0))
+        return functools.partial(depart, released=released)
+
     @abc.abstractmethod
     async def recover(self) -> int:
         """Make the runs of dead incarnations due now; returns how many. A stopped (not dead) process keeps its runs."""
@@ -126,7 +141,9 @@ def _publish(
     code_version: str | None,
 ) -> Asking[None]:
     """Record what these names mean now, and all that this incarnation serves."""
-    yield from tx.rows("register_worker", agents=to_json(served), queues=listed(queues), version=code_version)
+    yield from tx.rows(
+        "register_worker", agents=to_json(served), queues=listed(queues), version=code_version, load=None
+    )
     newest = {agent[0]: agent for agent in agents}
     for name, version, schema in sorted(newest.values(), key=lambda agent: agent[0]):
         yield from tx.rows("publish_agent", name=name, version=version, schema=schema)
@@ -164,11 +181,18 @@ def bury(tx: Transaction, worker: str) -> Asking[int]:
         tx.changed(run, News.DUE)
     yield from triggers.orphan(tx, worker)
     # What it told of open calls stays until its runs are claimed: their events say what was in the middle.
+    yield from _lose(tx, worker, "dead", 0)
     yield from tx.rows("forget_worker", worker=worker)
     return len(orphans)
 
 
-def depart(tx: Transaction) -> Asking[None]:
+def _lose(tx: Transaction, worker: str, how: str, moved: int) -> Asking[None]:
+    """Remember for a day that an incarnation is gone: people ask for it."""
+    yield from tx.rows("lose_worker", whose=worker, how=how, moved=moved, after_ms=None)
+    yield from tx.rows("forget_lost", before=tx.now - LOST_MS)
+
+
+def depart(tx: Transaction, released: int = 0) -> Asking[None]:
     """Give back what this incarnation, which closes, still holds (it was claimed a moment ago, say), and forget it."""
     keys = []
     for run, key in (yield from tx.rows("release_all")):
@@ -177,4 +201,5 @@ def depart(tx: Transaction) -> Asking[None]:
     yield from freed(tx, keys)
     yield from triggers.release(tx)
     yield from tx.rows("forget_calls")
+    yield from _lose(tx, tx.worker, "drained", released + len(keys))
     yield from tx.rows("forget_worker")

@@ -57,6 +57,11 @@ def worked(row: RunRow, now: int) -> int | None:
     return row.worked_ms + max(0, until - row.life_at)
 
 
+def torn_ms(row: RunRow) -> int:
+    """For how long a run that was just taken over had been torn: its life ends with that."""
+    return int((row.life or "0x")[-_WIDTH:-1])
+
+
 def is_known(row: RunRow) -> bool:
     """Is the life of a run kept? Not of one that had been claimed before there were lives, or in another store."""
     return row.life is not None or row.started_at is None

@@ -54,12 +54,13 @@ class Announcements(Round):
         """Pass on what waits, and end the gatherings that are due."""
         await self._tend()
         waiting, due = await self._store.next_announcement()
+        ended = 0
+        if due is not None and due <= self._clock.now():  # first: there may always be something that waits
+            ended = await self._store.end_gatherings()
         if waiting is not None:
             passed = await self._store.pass_on()
-            return self._clock.now() + _BUSY_MS if passed.busy else AT_ONCE
-        if due is not None and due <= self._clock.now():
-            return AT_ONCE if await self._store.end_gatherings() else due
-        return due
+            return self._clock.now() + _BUSY_MS if passed.busy and not ended else AT_ONCE
+        return AT_ONCE if ended else due
 
     async def _tend(self) -> None:
         """Declare what starts the agents, and forget what is old, now and then."""

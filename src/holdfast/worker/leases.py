@@ -131,6 +131,10 @@ class Leases:
         self._pulse.stop()
         self._hangs.stop()
 
+    def hurry(self) -> None:
+        """Prolong them now."""
+        self._pulse.hurry()
+
     def trusted(self, lease_until: float) -> bool:
         """Is a lease claimed or renewed until then (of time.monotonic()) surely ours?"""
         return time.monotonic() < lease_until

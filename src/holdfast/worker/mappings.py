@@ -4,9 +4,9 @@ Look here when a mapping hangs, or when a worker maps no more for a trigger.
 
 A plain function is called in a thread, because it may wait for something, and nothing can stop a thread. So these are threads of
 its trigger alone: a mapping that hangs takes nothing from other triggers, nor from steps. One that takes longer than a minute is
-given up, which fails its delivery, and its thread is left to itself. Of a trigger of which many were given up and have not
-returned, no more is begun here: another worker may do better, and what comes meanwhile waits in the store or with its broker.
-The process does not wait for these threads when it ends.
+given up, which fails its delivery, and its thread is left to itself. So is an async one that does not let itself be cancelled. Of a
+trigger of which many were given up and have not returned, no more is begun here: another worker may do better, and what comes
+meanwhile waits in the store or with its broker. The process does not wait for these threads when it ends.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from holdfast.words.triggers import Delivery, TriggerSpec
 
 _log = logger("holdfast")
 _MAPPING_S: Final = 60.0  # for one mapping
+_LET_GO_S: Final = 1.0  # for an async one to end once it was cancelled
 _TOGETHER_S: Final = 0.05  # for mappings that are called one after the other
 _MOST_THREADS: Final = 50  # of a trigger, that are waited for
 _MOST_HUNG: Final = 64  # of a trigger, that were given up and have not returned
@@ -69,11 +70,11 @@ class Mapper:
     """Calls the mappings of one worker."""
 
     def __init__(self) -> None:
-        self._threads: dict[str, _Threads] = {}
+        self._calls: dict[str, _Calls] = {}
 
     def hung(self, trigger: str) -> int:
         """Count the calls of the mapping of a trigger that were given up and have not returned."""
-        found = self._threads.get(trigger)
+        found = self._calls.get(trigger)
         return 0 if found is None else found.hung
 
     def hangs(self, trigger: str) -> bool:
@@ -83,35 +84,42 @@ class Mapper:
     async def one(self, spec: TriggerSpec, delivery: Delivery) -> Any:
         """Map one delivery."""
         if inspect.iscoroutinefunction(spec.fn):
-            return await self.awaited(spec.fn(delivery))
+            return await self.awaited(spec, spec.fn(delivery))
         (returned,) = await self.some(spec, [delivery])
         if isinstance(returned, Raised):
             raise returned.error
-        return await self.awaited(returned) if inspect.isawaitable(returned) else returned
+        return await self.awaited(spec, returned) if inspect.isawaitable(returned) else returned
 
-    async def awaited(self, returned: Awaitable[Any]) -> Any:
+    async def awaited(self, spec: TriggerSpec, returned: Awaitable[Any]) -> Any:
         """Wait for a mapping that is async, but not for ever."""
-        try:
-            async with asyncio.timeout(_MAPPING_S):
-                return await returned
-        except (Exception, KeyboardInterrupt):
-            raise
-        except BaseException as error:
-            task = asyncio.current_task()
-            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-                raise  # ours, not the mapping's own
-            raise failing(error) from error
+        return await self._of(spec).awaited(returned)
 
     async def some(self, spec: TriggerSpec, deliveries: Sequence[Delivery]) -> list[Any]:
         """Map the first of these by a plain function, one after the other: as many as take no time, and one at least.
 
         To go into a thread and back takes longer than most mappings. One that hangs is the last of those returned.
         """
-        return await self._threads.setdefault(spec.name, _Threads(spec.name)).some(spec, deliveries)
+        return await self._of(spec).some(spec, deliveries)
+
+    def _of(self, spec: TriggerSpec) -> _Calls:
+        return self._calls.setdefault(spec.name, _Calls(spec.name))
 
 
-class _Threads:
-    """Threads of one trigger."""
+async def _caught(returned: Awaitable[Any]) -> Any:
+    """Await a mapping, in a task of its own: what ends other programs ends the mapping alone."""
+    try:
+        return await returned
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise  # ours, not the mapping's own
+        raise failing(error) from error
+
+
+class _Calls:
+    """Calls of the mapping of one trigger: in threads, or in tasks."""
 
     def __init__(self, trigger: str) -> None:
         self._trigger, self._room, self.hung = trigger, asyncio.Semaphore(_MOST_THREADS), 0
@@ -156,6 +164,22 @@ class _Threads:
                 left = True
                 self._given_up()
 
+    async def awaited(self, returned: Awaitable[Any]) -> Any:
+        task = asyncio.get_running_loop().create_task(_caught(returned))
+        try:
+            await asyncio.wait([task], timeout=_MAPPING_S)
+            if task.done():
+                return task.result()
+            task.cancel()
+            await asyncio.wait([task], timeout=_LET_GO_S)
+            if not task.done():
+                self._given_up()
+                task.add_done_callback(lambda _: self._returned())
+            raise TimeoutError
+        finally:
+            task.add_done_callback(_seen)
+            task.cancel()
+
     def _given_up(self) -> None:
         self.hung += 1
         if self.hung == _MOST_HUNG:
@@ -169,3 +193,9 @@ class _Threads:
         self.hung -= 1
         if self.hung == _MOST_HUNG - 1:
             _log.warning("the function of trigger %r is called again by this worker", self._trigger)
+
+
+def _seen(task: asyncio.Task[Any]) -> None:
+    """Take notice of how a mapping ended for which nobody waits any more."""
+    if not task.cancelled():
+        task.exception()

@@ -36,6 +36,11 @@ class Histogram:
         self._counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
+    @property
+    def count(self) -> int:
+        """Count the numbers that there were."""
+        return sum(self._counts)
+
     def buckets(self) -> list[tuple[str, int]]:
         """(bound, how many numbers up to it), the last bound being infinity."""
         sum_, found = 0, []

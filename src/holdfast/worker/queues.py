@@ -341,7 +341,7 @@ class Consumer:
                 returned = await self._mapper.some(self.spec, [delivery for _, delivery in known])
                 for (message, delivery), value in zip(known, returned, strict=False):
                     if inspect.isawaitable(value):
-                        group.create_task(self._map(message, delivery, self._mapper.awaited(value)))
+                        group.create_task(self._map(message, delivery, self._mapper.awaited(self.spec, value)))
                         continue
                     group.create_task(self._settle(message, functools.partial(self._finish, delivery, value)))
                 known = known[len(returned) :]

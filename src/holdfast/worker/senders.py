@@ -21,7 +21,6 @@ import functools
 import importlib.util
 import ipaddress
 import os
-import socket
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -31,6 +30,7 @@ from holdfast.errors import BadArguments, Permanent
 from holdfast.values.text import cut, type_name
 from holdfast.words.addresses import is_in, is_public, networks_of, plain
 from holdfast.words.notifications import as_mail, checked_mailbox, checked_url
+from holdfast.worker.names import addresses_of
 
 NETWORKS: Final = "HOLDFAST_NOTIFY_NETWORKS"
 SMTP_URL: Final = "HOLDFAST_SMTP_URL"
@@ -108,7 +108,7 @@ async def _post(
     scheme: str, host: str, port: int | None, path: str, body: bytes, headers: Sequence[tuple[str, str]]
 ) -> int:
     at = port or _PORTS[scheme]
-    addresses = await _resolved(host, at, scheme)
+    addresses = await _resolved(host, scheme)
     reader, writer = await _connected(addresses, at, host if scheme == "https" else None)
     try:
         shown = f"[{host}]" if ":" in host else host
@@ -118,17 +118,18 @@ async def _post(
         writer.transport.abort()  # nothing more is to be said, and a receiver that does not close must not keep us
 
 
-async def _resolved(host: str, port: int, scheme: str) -> list[str]:
+async def _resolved(host: str, scheme: str) -> list[str]:
     """Resolve a host, once. `Undelivered` if any of its addresses is not one to send to."""
     try:
         allowed = networks_of(os.environ.get(NETWORKS, ""))
     except BadArguments as problem:
         raise NotFromHere(f"{NETWORKS} of this worker cannot be used: {problem}") from None
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        raise Undelivered(f"{host} has no address") from None
-    addresses = [ipaddress.ip_address(address[0]) for *_, address in found]
+        addresses = [ipaddress.ip_address(each) for each in await addresses_of(host)]
+    except OSError:
+        raise NotFromHere(f"this worker has no thread left to resolve {host}") from None
+    if not addresses:
+        raise Undelivered(f"{host} has no address")
     for each in addresses:
         if is_in(each, allowed):
             continue

@@ -36,6 +36,7 @@ from holdfast.worker.agents import Served
 from holdfast.worker.announcements import Announcements
 from holdfast.worker.calls import OpenCalls
 from holdfast.worker.files import Files
+from holdfast.worker.fleet import Member
 from holdfast.worker.leases import Leases
 from holdfast.worker.mappings import Mapper
 from holdfast.worker.measures import Measures
@@ -119,7 +120,9 @@ class Worker:
             await each.declare()
         self._leases.start()
         rounds, calls = (each.keep() for each in self.rounds), OpenCalls(self.store, self.attempts)
-        for work in (self._work(), *rounds, self._recover(), self._erase(), calls.keep()):
+        member = Member(self.store, self.settings, self.measures, self.attempts, lambda: self._stopping)
+        self.store.load = member.load
+        for work in (self._work(), *rounds, self._recover(), self._erase(), calls.keep(), member.keep()):
             self._tasks.append(asyncio.create_task(work))
 
     async def stop(self, grace_s: float | None = None) -> None:
@@ -130,6 +133,7 @@ class Worker:
         if self._stopping:
             return
         self._stopping = True
+        self._leases.hurry()  # the next heartbeat says that it stops
         grace_s = self.settings.stop_grace_s if grace_s is None else grace_s
         ending = 1 + len(self.rounds)  # claim and begin no more; leases are kept until the last run is given back
         for task in self._tasks[:ending]:

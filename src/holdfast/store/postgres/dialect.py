@@ -25,7 +25,7 @@ _BIGINT: Final = """
     attempts claims settled_at size
     within quiet xact most
     taken taken_at lag
-    many account top stalled needing
+    many account top stalled needing moved after_ms ended failed
 """
 _TEXT: Final = """
     run id uid agent input version queue parent_id parent_key root_id labels status waits_for awaits result error reason
@@ -40,7 +40,7 @@ _TEXT: Final = """
     times state made_by last_run
     trigger config headers outcome
     fields wanted bucket
-    calls waits served taken_queues order
+    calls waits served taken_queues order load how
     whose link only_labels only
 """
 TYPES: Final = dict.fromkeys(_BIGINT.split(), "bigint") | dict.fromkeys(_TEXT.split(), "text") | {"content": "bytea"}

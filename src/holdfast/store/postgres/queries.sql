@@ -466,6 +466,14 @@ WITH RECURSIVE tree (id) AS (SELECT id FROM runs WHERE parent_id = :run
                              UNION SELECT runs.id FROM tree JOIN runs ON runs.parent_id = tree.id)
 SELECT runs.id FROM tree JOIN runs ON runs.id = tree.id ORDER BY runs.id FOR KEY SHARE OF runs
 
+-- name: size
+-- The number of events is the server's own estimate, if it has one.
+SELECT (SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class
+        WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'),
+       (SELECT CASE WHEN reltuples > 0 THEN reltuples::bigint
+               ELSE (SELECT count(*) FROM (SELECT 1 FROM events LIMIT 100000) AS first_ones) END
+        FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relname = 'events')
+
 -- name: about
 -- What `doctor` shows of the server.
 SELECT version(), current_database(), current_schema(), current_setting('synchronous_commit'),

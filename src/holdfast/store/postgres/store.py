@@ -37,7 +37,7 @@ from holdfast.store.postgres.wakeups import Wakeups
 from holdfast.store.store import Store, facts
 from holdfast.store.transactions import Joint, found
 from holdfast.store.work import Asking, Transaction, forget, listed, rows, to_json
-from holdfast.store.workers import Living, bury, depart
+from holdfast.store.workers import Living, bury
 from holdfast.words.clock import Clock
 from holdfast.words.harmless import logger
 from holdfast.words.urls import without_secrets
@@ -114,7 +114,7 @@ class PostgresStore(Store):
             self._liveness.fall_silent()  # a heartbeat would say again that we are there
             self._flush()
             await self._writer.merge()  # what is queued is still ours
-            forget(self._submit(depart, journal=False))
+            forget(self._submit(self._departs(), journal=False))
         self._open = False
         self._flush()
         await self._loans.close()
@@ -196,7 +196,7 @@ class PostgresStore(Store):
     def _presence(self) -> dict[str, Any]:
         """Parameters of the row of this incarnation."""
         return {"worker": self.worker_id, "agents": to_json(sorted(self._served)), "queues": listed(self.queues),
-                "version": self.code_version}  # fmt: skip
+                "version": self.code_version, "load": self._load_text()}  # fmt: skip
 
     async def recover(self) -> int:
         known = await self._read(rows, "workers")

@@ -39,7 +39,7 @@ from holdfast.store.sqlite.writer import Writer
 from holdfast.store.store import Store, facts
 from holdfast.store.transactions import Joint
 from holdfast.store.work import Asking, forget, rows, settle
-from holdfast.store.workers import Living, bury, depart
+from holdfast.store.workers import Living, bury
 from holdfast.words.clock import Clock, SystemClock
 from holdfast.words.harmless import logger
 from holdfast.words.model import Event, Signal
@@ -154,7 +154,7 @@ class SQLiteStore(Store):
         if not self._open:
             return
         if self._registered:
-            forget(self._submit(depart, journal=False))  # on a full disk it would never be done
+            forget(self._submit(self._departs(), journal=False))  # on a full disk it would never be done
         self._open = False
         self._loans.close()
         if self._view is None:
@@ -260,7 +260,7 @@ class SQLiteStore(Store):
     def heartbeat(self, ttl_ms: int) -> list[Lease]:
         self._check_open()
         answer: concurrent.futures.Future[list[Lease]] = concurrent.futures.Future()
-        work = functools.partial(prolong, ttl_ms=ttl_ms)
+        work = functools.partial(prolong, ttl_ms=ttl_ms, load=self._load_text())
         self._writer.submit([Aside(work, functools.partial(settle, answer), journal=False)])
         try:
             return answer.result(ttl_ms / 1000)
