@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from holdfast.client.bundles import Bundle, Imported, MoveReceipt
     from holdfast.client.calls import OpenCall
     from holdfast.client.client import Client, open, restore_backup
+    from holdfast.client.comparison import ComparedCall, ComparedRow, Comparison, Parting
     from holdfast.client.control import Bulk, Refusal
     from holdfast.client.conversations import ConversationInfo, Message, Transcript
     from holdfast.client.fleet import (
@@ -157,6 +158,9 @@ __all__ = [
     "Chunk",
     "Client",
     "Command",
+    "ComparedCall",
+    "ComparedRow",
+    "Comparison",
     "Conversation",
     "ConversationBusy",
     "ConversationInfo",
@@ -214,6 +218,7 @@ __all__ = [
     "Outcome",
     "Outline",
     "Pair",
+    "Parting",
     "Pending",
     "Permanent",
     "Plan",
@@ -327,6 +332,7 @@ _HOMES = {
     "holdfast.client.outline": "CallGroup CallSample Outline",
     "holdfast.client.control": "Bulk Refusal",
     "holdfast.client.search": "Found FoundQuestion FoundRun",
+    "holdfast.client.comparison": "ComparedCall ComparedRow Comparison Parting",
     "holdfast.client.client": "Client open restore_backup",
     "holdfast.client.conversations": "ConversationInfo Message Transcript",
     "holdfast.declare": "Agent NOT_DONE NotDone Step agent step",

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, Generic, Literal, ParamSpec, Self, TypeVar, ov
 from holdfast.client.approvals import Approval
 from holdfast.client.bundles import Bundle, Imported, MoveReceipt
 from holdfast.client.calls import OpenCall
+from holdfast.client.comparison import Comparison
 from holdfast.client.control import Bulk
 from holdfast.client.conversations import ConversationInfo, Message
 from holdfast.client.fleet import Fleet
@@ -1451,6 +1452,21 @@ class Client:
 
         Raises:
             UnknownRun: One of them is not there.
+        """
+
+    def compare(self, a: str, b: str, *, after: int = ..., limit: int = ..., differences: bool = ...) -> Comparison:
+        """Compare two runs call by call, a page at a time, however long they are; `diff` compares short ones in one piece.
+
+        Args:
+            a: A run.
+            b: Another run: a fork of it, the same again, a run of another version.
+            after: The `next` of the page before.
+            limit: How many calls at most.
+            differences: Whether calls that are the same are left out.
+
+        Raises:
+            UnknownRun: One of them is not there.
+            BadArguments: A run has more than 200,000 events, or a number cannot be used.
         """
 
     def schedule(self, name: str, agent: Any, schedule: str | Schedule, /) -> ScheduleHandle:

@@ -101,7 +101,7 @@ async def test_what_a_retry_takes_out_is_not_in_the_outline(store_url):
 
 
 def grow(path, run, events):
-    """Write a long history straight into the file of a store."""
+    """Write a long history straight into the file of a store that nobody has open."""
     with contextlib.closing(sqlite3.connect(path, timeout=20)) as db, db:
         ((first, began),) = db.execute("SELECT next_seq, created_at FROM runs WHERE id = ?", (run,)).fetchall()
         ((position,),) = db.execute("SELECT coalesce(max(position), 0) FROM events").fetchall()
@@ -120,10 +120,12 @@ def grow(path, run, events):
 @pytest.mark.slow
 async def test_a_huge_history_is_outlined_without_keeping_the_loop(tmp_path):
     """A hundred thousand events: a few seconds at first, then a fraction of one; others are served all the while."""
-    async with holdfast.open(f"sqlite:{tmp_path}/runs.db", agents=[reader]) as hf:
-        run = await hf.start(reader, "x", id="r")
-        await run.wait("waiting", waits_for="message", timeout=20)
-        await asyncio.to_thread(grow, tmp_path / "runs.db", "r", HUGE)
+    url = f"sqlite:{tmp_path}/runs.db"
+    async with holdfast.open(url, agents=[reader]) as hf:
+        await (await hf.start(reader, "x", id="r")).wait("waiting", waits_for="message", timeout=20)
+    grow(tmp_path / "runs.db", "r", HUGE)
+    async with holdfast.open(url) as hf:
+        run = hf.get("r")
         longest, over = 0.0, False
 
         async def watch() -> None:

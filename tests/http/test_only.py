@@ -95,9 +95,13 @@ async def test_a_limited_token_sees_its_runs_and_nothing_else(store_url):
             else:
                 assert endpoint.about == "some"
                 if endpoint.method == "GET":
-                    answer = await web.get(endpoint.path, params={"q": "s"} if "search" in endpoint.path else {})
+                    params = {"/api/search": {"q": "s"}, "/api/compare": {"a": runs[0], "b": runs[1]}}
+                    answer = await web.get(endpoint.path, params=params.get(endpoint.path, {}))
                     assert answer.status_code == 200, (endpoint.path, answer.text)
                     assert "secret" not in answer.text, endpoint.path
+        for a, b in ((runs[0], hidden[0]), (hidden[0], runs[0])):
+            refused = await web.get("/api/compare", params={"a": a, "b": b})
+            assert (refused.status_code, refused.json()["error"]["code"]) == (404, "unknown_run")
         after = {info.id: info.status for info in await found.hf.runs()}
         assert {after[id] for id in hidden} == {"waiting"}
 

@@ -255,3 +255,14 @@ async def test_runs_are_counted_and_what_needs_a_person_is_listed(store_url):
         assert needs["needs"][0]["run"] == "n"
         assert len((await site.get("/api/needs?limit=1"))["needs"]) == 1
         await site.get("/api/needs?limit=0", 422)
+
+
+async def test_the_fleet_is_told(store_url):
+    async with served(store_url) as site:
+        await site.start("listener", 1, id="l")
+        await site.until("l", "waiting")
+        fleet = await site.get("/api/fleet")
+        (worker,) = fleet["workers"]
+        assert worker["id"] == site.hf.store.worker_id and worker["state"] == "alive" and "listener" in worker["agents"]
+        assert fleet["lost"] == [] and fleet["versions"] == []
+        assert fleet["store"]["kind"] == store_url.partition(":")[0] and fleet["store"]["runs"] == 1

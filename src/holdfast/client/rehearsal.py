@@ -9,6 +9,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.client.base import Base
+from holdfast.client.comparison import Comparison, compare
+from holdfast.client.info import RunInfo, infos_of
 from holdfast.declare import Agent
 from holdfast.errors import BadArguments
 from holdfast.rehearsal import LIMIT_S
@@ -173,6 +175,37 @@ class Rehearsals(Base):
         from holdfast.rehearsal.difference import compare  # noqa: PLC0415 - see above
 
         return compare(first, second)
+
+    async def compare(
+        self, a: str, b: str, *, after: int = 0, limit: int = 100, differences: bool = False
+    ) -> Comparison:
+        """Compare two runs call by call, a page at a time, however long they are; `diff` compares short ones in one piece.
+
+        Args:
+            a: A run.
+            b: Another run: a fork of it, the same again, a run of another version.
+            after: The `next` of the page before.
+            limit: How many calls at most.
+            differences: Whether calls that are the same are left out.
+
+        Raises:
+            UnknownRun: One of them is not there.
+            BadArguments: A run has more than 200,000 events, or a number cannot be used.
+
+        Example:
+            ```python
+            await hf.start(report, "bees", id="r-2")
+            found = await hf.compare("r-1", "r-2", differences=True)
+            print(found.shared, found.parts)
+            ```
+        """
+        rows = await self._run_row(checked_run_id(a)), await self._run_row(checked_run_id(b))
+
+        async def info(row: RunRow) -> RunInfo:
+            (found,) = await infos_of(self.store, [row])
+            return found
+
+        return await compare(self, rows, info, after, limit, differences)
 
     async def _named(self, runs: Iterable[str]) -> AsyncIterator[RunRow]:
         for run in dict.fromkeys(runs):

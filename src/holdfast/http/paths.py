@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from holdfast.client.comparison import Comparison
 from holdfast.client.control import Bulk
+from holdfast.client.fleet import Fleet
 from holdfast.client.info import RunEvent
 from holdfast.client.needs import Needs
 from holdfast.client.outline import Outline
@@ -16,8 +18,10 @@ from holdfast.http import (
     audit,
     bulk,
     callers,
+    comparison,
     conversations,
     events,
+    fleet,
     history,
     notifications,
     runs,
@@ -146,6 +150,10 @@ PATHS: Final[tuple[Endpoint, ...]] = (
              None, webhooks.Received, body=bytes),
     Endpoint("GET", "/api/me", "Who asks, what that caller may do, and what is asked.", callers.me, "any", callers.Me, sees="self"),
     Endpoint("GET", "/api/sign-in", "How a browser can begin a session here.", callers.sign_in, None, callers.SignIn),
+    Endpoint("GET", "/api/compare", "Two runs side by side, call by call, and where they part.", comparison.compared, "read",
+             Comparison, query=comparison.Two, sees="some"),
+    Endpoint("GET", "/api/fleet", "Workers, those that were lost within a day, queues, rates, missing versions, and the store.",
+             fleet.shown, "read", Fleet),
     Endpoint("GET", "/api/search", "Runs, agents, labels, open questions and workers by a piece of their names, 8 in all.",
              search.found, "read", Found, query=search.Text, sees="some"),
     Endpoint("GET", "/api/agents", "The agents that can be started, with the schemas of their arguments.", runs.agents,

@@ -9,11 +9,12 @@ answer of a model counts what it said, and what it asks tools for.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 from holdfast.values.codec import preview
 from holdfast.values.text import cut, show
@@ -201,12 +202,27 @@ def _side(told: Told) -> Side:
 
 
 def _pairs(ones: Iterable[Call], others: Iterable[Call], so_far: bool) -> Iterator[Pair]:
-    """Each call of the first run with that of the second; calls of the second alone stand where they were made."""
     here = {call.key: call for call in ones if call.dropped is None}
-    there = _placed({call.key: call for call in others if call.dropped is None}, here)
-    waiting = iter(
-        [(key, call) for key, call in there.items() if not (so_far and key not in here and call.outcome is None)]
-    )
+    there = {call.key: call for call in others if call.dropped is None}
+    for one, other in aligned(here, there):
+        if not (so_far and one is None and other is not None and other.outcome is None):
+            yield _pair(one, other)
+
+
+class _Sorted(Protocol):
+    """A call, or what is left of one."""
+
+    @property
+    def sort(self) -> str: ...
+
+
+C = TypeVar("C", bound=_Sorted)
+
+
+def aligned(here: dict[str, C], others: dict[str, C]) -> Iterator[tuple[C | None, C | None]]:
+    """Each call of the first run with that of the second; calls of the second alone stand where they were made."""
+    there = _placed(others, here)
+    waiting = iter(list(there.items()))
     told: set[str] = set()
     for key, call in here.items():
         if key in there and key not in told:
@@ -214,17 +230,17 @@ def _pairs(ones: Iterable[Call], others: Iterable[Call], so_far: bool) -> Iterat
                 told.add(new)
                 if new == key:
                     break
-                yield _pair(here.get(new), added)
+                yield here.get(new), added
         elif key in there:
             continue
-        yield _pair(call, there.get(key))
+        yield call, there.get(key)
         told.add(key)
     for new, added in waiting:
         if new not in told:
-            yield _pair(here.get(new), added)
+            yield here.get(new), added
 
 
-def _placed(there: dict[str, Call], here: dict[str, Call]) -> dict[str, Call]:
+def _placed(there: dict[str, C], here: dict[str, C]) -> dict[str, C]:
     """The calls of the second run under the keys that they have in the first: a tool call has an id of the model's in its key."""
     free: dict[Any, list[str]] = {}  # by agent and tool
     for key, call in here.items():
@@ -242,6 +258,17 @@ def _pair(one: Call | None, other: Call | None) -> Pair:
     call = one or other
     assert call is not None
     return Pair(call.key, call.name, call.sort, tuple(_differs(one, other)), _made(one), _made(other))
+
+
+def differs(one: Call | None, other: Call | None) -> tuple[Part, ...]:
+    """Say in what two calls of one place differ, as far as runs part at it."""
+    return tuple(part for part in _differs(one, other) if part in _PARTS)
+
+
+def meaning(call: Call) -> bytes:
+    """Digest all by which runs part: two calls of one place are the same if it is the same. Its events have their values."""
+    told = (call.sort, call.name, call.digest, call.state, _value(call.outcome), _error(call))
+    return hashlib.blake2b(repr(told).encode(errors="backslashreplace"), digest_size=16).digest()
 
 
 def _differs(one: Call | None, other: Call | None) -> Iterator[Part]:

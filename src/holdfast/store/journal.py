@@ -52,6 +52,10 @@ class Journals(Feature):
         """Read the first events from a place on that fit, in order; with `before`, the last of those that stand before it."""
         return await self._read(_lines, run, from_seq, limit, before, dropped, sought)
 
+    async def lines_at(self, run: str, seqs: Iterable[int]) -> list[Line]:
+        """Read the events at these places, with the beginnings of their values; those that a retry took out too."""
+        return await self._read(_lines_at, run, sorted(seqs))
+
     async def outline_of(
         self, run: str, keys: Iterable[str], kinds: Iterable[str] = (), *, from_seq: int = 0, dropped: bool = False
     ) -> list[Event]:
@@ -177,6 +181,11 @@ def _lines(
             shared = yield from rows("shared_event_lines_before", limit=limit - len(found), before=before, **wanted)
             found = [*found, *shared]
         found = found[::-1]
+    return (yield from _with_beginnings([(*row, run) for row in found]))
+
+
+def _lines_at(run: str, seqs: list[int]) -> Asking[list[Line]]:
+    found = yield from rows("event_lines_at", run=run, ids=to_json(seqs))
     return (yield from _with_beginnings([(*row, run) for row in found]))
 
 

@@ -1691,6 +1691,14 @@ SELECT {line}, CASE WHEN dropped < seen THEN dropped END, length(value) FROM {sh
   AND seq >= :from_seq AND seq < :before AND (:with_dropped = 1 OR dropped IS NULL OR dropped >= seen) AND {sought}
 ORDER BY seq DESC LIMIT :limit
 
+-- name: event_lines_at
+-- The events of a run at these places, with the beginnings of their values; those that a retry took out too.
+SELECT {line}, dropped, length(value) FROM events WHERE run_id = :run AND seq IN (SELECT value FROM json_each(:ids))
+UNION ALL
+SELECT {line}, CASE WHEN dropped < seen THEN dropped END, length(value) FROM {shares}
+  AND seq IN (SELECT value FROM json_each(:ids))
+ORDER BY seq
+
 -- name: blob_heads
 -- The beginnings of these large values, and how long they are.
 SELECT digest, substr(content, 1, 1000), length(content) FROM blobs WHERE digest IN (SELECT value FROM json_each(:ids))

@@ -54,6 +54,7 @@ ARRIVALS: Final = frozenset(
         "conversation.entered", "conversation.refused",
     }
 )  # fmt: skip
+_TOLD: Final = BEGUN | ARRIVALS | CLOSING  # kinds of events that begin a call or end one
 _ENDS: Final[dict[str, State]] = {  # of calls of their own; what else closes a call completes it
     "step.failed": "failed",
     "step.cancelled": "cancelled",
@@ -302,6 +303,26 @@ class Calls:
         call = self._by_child.get((child, dropped)) or self._by_child.get((child, None))
         # A child that was spawned is told to have been started; its end is another matter, and belongs to no call.
         return None if call is None or call.outcome is not None else call
+
+
+class Passing:
+    """The fold of a long history: gives out each call when it ends, and keeps those alone that are open."""
+
+    def __init__(self) -> None:
+        self.open = Calls()
+
+    def ended(self, events: Iterable[Event]) -> list[Call]:
+        """Take in the next events, which are in order; returns the calls that end with them."""
+        found: list[Call] = []
+        for event in events:
+            key = key_of(event)
+            # Whatever is said of a call that has ended says nothing new of it.
+            if key is None or event.kind in _TOLD or self.open.find(key) is not None:
+                call = self.open.add(event)
+                if call is not None and call.outcome is event:
+                    found.append(call)
+        self.open.forget(found)
+        return found
 
 
 def checked_inputs(inputs: object) -> KeptAs | None:

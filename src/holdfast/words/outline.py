@@ -18,13 +18,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from holdfast.words.calls import ARRIVALS, BEGUN, Call, Calls, key_of
-from holdfast.words.model import CLOSING, Event
+from holdfast.words.calls import Call, Passing
+from holdfast.words.model import Event
 from holdfast.words.spent import NANOS
 
-_TOLD: Final = (
-    BEGUN | CLOSING | ARRIVALS
-)  # kinds of events that begin a call or end one; of others only open calls are told
 _LAST: Final = re.compile(r"(.*)#(\d{1,15})", re.DOTALL)
 _ERA: Final = re.compile(r"@\d+")
 _APART: Final = 50  # tasks of one name that are told apart
@@ -68,7 +65,7 @@ class Fold:
 
     def __init__(self) -> None:
         self.next_seq = 0
-        self._open = Calls()
+        self._passing = Passing()
         self._scopes: dict[str, int] = {}
         self._names: dict[tuple[str, str], int] = {}  # with what sort of call it is
         # A row for each call that has ended, in the order in which they ended.
@@ -82,20 +79,13 @@ class Fold:
     @property
     def calls(self) -> int:
         """Count the calls, those that are open too."""
-        return len(self) + len(self._open.made)
+        return len(self) + len(self._passing.open.made)
 
-    def add(self, events: Iterable[Event]) -> None:
+    def add(self, events: Sequence[Event]) -> None:
         """Take in the next events, which are in order."""
-        ended: list[Call] = []
-        for event in events:
-            self.next_seq, key = event.seq + 1, key_of(event)
-            if key is None or event.kind in _TOLD or self._open.find(key) is not None:
-                call = self._open.add(event)
-                if call is not None and call.outcome is event:
-                    ended.append(call)
-        for call in ended:
+        for call in self._passing.ended(events):
             self._end(call)
-        self._open.forget(ended)
+        self.next_seq = events[-1].seq + 1 if events else self.next_seq
 
     def skip(self, to: int) -> None:
         """Note that there is nothing more before a place."""
@@ -123,7 +113,7 @@ class Fold:
 
     def groups(self, first: int, last: int, buckets: int, under: str | None = None) -> list[Grouped]:
         """Group the calls below a place by the order of their beginnings; densities are of the time from `first` to `last`."""
-        going_on = [(call, *self._numbers(call)[:2]) for call in self._open.made]
+        going_on = [(call, *self._numbers(call)[:2]) for call in self._passing.open.made]
         looked = tuple(part for part in (under or "").split("/") if part)
         at_calls, of_tasks = self._sorted(looked)
         span, made = max(last - first, 1), dict[str, Grouped]()

@@ -362,6 +362,14 @@ SELECT seq, kind, events.key, data, value, blob, at, epoch, position, CASE WHEN 
   AND seq = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
 ORDER BY seq
 
+-- name: event_lines_at
+SELECT {line}, dropped, length(value) FROM events
+WHERE run_id = :run AND seq = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
+UNION ALL
+SELECT {line}, CASE WHEN dropped < seen THEN dropped END, length(value) FROM {shares}
+  AND seq = ANY (ARRAY(SELECT json_array_elements_text(:ids::json)::bigint))
+ORDER BY seq
+
 -- name: family
 -- Locked: none of them may be resumed while it is deleted.
 WITH RECURSIVE tree (id) AS (SELECT id FROM runs WHERE id = :run
