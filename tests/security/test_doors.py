@@ -108,7 +108,9 @@ def test_those_who_come_and_say_nothing_cost_nobody_an_answer(target):
 def test_strangers_who_are_waited_for_keep_nobody_out(target, said):
     """Without a token, half of a document and answers that are not taken hold a connection, and no place that another needs."""
     server = target("serve", "--port", "0", "--limits", "address=20")
-    half = b"POST /session HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 90\r\n\r\n{"
+    page = {"Host": "127.0.0.1", "Origin": "http://127.0.0.1", "X_Holdfast_Page": "1"}
+    half = b"POST /session HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://127.0.0.1\r\nX-Holdfast-Page: 1\r\n"
+    half += b"Content-Type: application/json\r\nContent-Length: 90\r\n\r\n{"
     words = half if said == "half a code" else HEAD.format("/openapi.json", "").encode() * 300
     assert server.ask("/api/runs")[0] == 200
     for _ in range(15):
@@ -118,7 +120,7 @@ def test_strangers_who_are_waited_for_keep_nobody_out(target, said):
             connection.send(words)
         time.sleep(0.2)
     assert [server.ask("/api/runs")[0] for _ in range(20)] == [200] * 20
-    assert server.ask("/session", "POST", json.dumps({"token": server.token}).encode())[0] == 201
+    assert server.ask("/session", "POST", json.dumps({"token": server.token}).encode(), **page)[0] == 201
 
 
 def test_few_descriptors_are_not_used_up(tmp_path):

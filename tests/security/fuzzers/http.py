@@ -114,7 +114,7 @@ def check(request: Request, answer: Answer) -> Any:
         raise Wrong("an answer without nosniff")
     if answer.status >= 400 and answer.body and not (isinstance(said, dict) and said.get("status") == "unavailable"):
         error = said.get("error") if isinstance(said, dict) else None
-        if not isinstance(error, dict) or error.keys() != {"code", "message", "hint"}:
+        if not isinstance(error, dict) or error.keys() != {"code", "message", "hint", "details"}:
             raise Wrong(f"{answer.status} is no problem document: {answer.body[:300]!r}")
         code = error["code"]
         if codes().get(code) != answer.status or code == "internal" or len(error["message"]) > 4_000:

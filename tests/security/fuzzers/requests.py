@@ -43,7 +43,7 @@ HEADERS = (
     ("Origin", "http://evil"), ("Origin", "null"), ("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Site", "same-origin"),
     ("Via", "1.1 x"),
     ("X-Forwarded-For", "1.2.3.4"), ("X-HTTP-Method-Override", "DELETE"), ("X-Original-URL", "/api/runs"),
-    ("Cookie", "holdfast_session_1=x; a"),
+    ("Cookie", "holdfast_session_1=x; a"), ("Cookie", "__Host-holdfast_session=x"), ("X-Holdfast-Page", "1"),
     ("Last-Event-ID", "1"), ("Last-Event-ID", "-1"), ("Last-Event-ID", "9" * 30), ("Last-Event-ID", "\xb2"),
     ("Accept", "text/event-stream"),
     ("Accept", "application/json;q=0.0"), ("Range", "bytes=0-1"), ("If-None-Match", "*"), ("Expect", "100-continue"),
