@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import datetime
+from typing import Final
 
 import click
 
@@ -14,6 +15,9 @@ from holdfast.cli.view.draw import clean
 from holdfast.cli.view.screen import Text
 from holdfast.client.client import open as open_store
 from holdfast.client.tokens import LIFETIME, RENEW, SCOPES, Token
+from holdfast.values.text import cut
+
+_SHOWN: Final = 40  # characters of labels
 
 
 @subcommand()
@@ -56,7 +60,7 @@ async def token(
             print_json({"token": dataclasses.asdict(made), "secret": secret})
             return
         until = "" if made.expires_at is None else f" until {_at(made.expires_at)} UTC"
-        what = f"Token {made.id} of {made.name} may {_may(made)}{until}."
+        what = " ".join(filter(None, (f"Token {made.id} of {made.name} may {_may(made)}{until}.", _only(made))))
         say(f"{what} It is shown once; the store has only a digest of it:")
         answer(secret)  # alone on standard output, so that it can be piped
 
@@ -88,6 +92,8 @@ async def _list(url: str | None, *, as_json: bool) -> None:
                      _at(each.created_at), _at(each.used_at), _end(each))  # fmt: skip
     console().print(made, soft_wrap=True)
     for each in found:
+        if each.only is not None:
+            say(f"Token {each.id}: {_only(each)}", "dim")
         if each.ends_soon():
             say(f"Token {each.id} of {each.name} expires soon, at {_at(each.expires_at)} UTC: {RENEW}.", "yellow")
 
@@ -107,7 +113,10 @@ def _end(token: Token) -> Text:
 
 
 def _may(token: Token) -> str:
-    only = (
-        "" if token.only is None else " of " + ", ".join(clean(f"{name}={value}") for name, value in token.only.items())
-    )
-    return ", ".join(scope for scope in SCOPES if scope in token.scopes) + only
+    return ", ".join(scope for scope in SCOPES if scope in token.scopes)
+
+
+def _only(token: Token) -> str:
+    """Write which runs are there for a token, if not all are."""
+    labels = ", ".join(f"{name}={value}" for name, value in (token.only or {}).items())
+    return f"It is for runs with {cut(clean(labels), _SHOWN)} alone." if labels else ""
