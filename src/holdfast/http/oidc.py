@@ -40,7 +40,6 @@ from holdfast.values.text import cut, short
 from holdfast.words.harmless import logger
 from holdfast.words.people import Actor, checked_name
 
-SECRET: Final = "HOLDFAST_OIDC_SECRET"  # noqa: S105 - the name of a variable
 _ALGORITHMS: Final = (
     "RS256",
     "RS384",
