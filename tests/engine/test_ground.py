@@ -106,10 +106,10 @@ class InMemory:
 
 
 def told(rows, journals):
-    """What must be the same: of each run how it ended, and of each event all there is but two things.
+    """What must be the same: of each run how it ended, and of each event all there is but three things.
 
-    `position`, the place in the order of all events of a store: a database gives it, and the engine never sees it. And the
-    workers that events name: their names are random.
+    `position`, the place in the order of all events of a store: a database gives it, and the engine never sees it. The
+    workers that events name: their names are random. And the calls that a dead worker had said were open: only workers say so.
     """
 
     def line(event):
