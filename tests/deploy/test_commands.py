@@ -1,6 +1,7 @@
 """Commands, options and variables of the deployment files are those that the command line has."""
 
 import asyncio
+import json
 import re
 import shlex
 import urllib.request
@@ -121,7 +122,7 @@ def test_the_server_of_the_compose_file_begins_with_a_token(store_url, terminal)
     at = re.search(r"http://\S+:\d+", server.until("Serving"))[0].replace("0.0.0.0", "127.0.0.1")
     request = urllib.request.Request(f"{at}/api/runs", headers={"Authorization": f"Bearer {secret}"})
     with urllib.request.urlopen(request, timeout=20) as answer:
-        assert answer.read() == b'{"runs":[],"next":null}'
+        assert json.load(answer)["runs"] == []
     with urllib.request.urlopen(f"{at}/readyz", timeout=20) as answer:
         assert answer.status == 200
     server.signal(15)

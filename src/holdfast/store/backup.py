@@ -37,9 +37,8 @@ from holdfast.store.migrate import known, migrate, missing
 from holdfast.store.sqlite.connection import make_private
 from holdfast.store.work import Asking, Feature, Transaction, rows
 
-NOT_COPIED: Final = frozenset({
-    "migrations", "identity", "workers", "slots", "positions", "schedules_declared", "open_calls", "lost_workers", "worker_minutes",
-})  # fmt: skip
+_OF_WORKERS: Final = frozenset({"workers", "slots", "open_calls", "lost_workers", "worker_minutes"})
+NOT_COPIED: Final = _OF_WORKERS | {"migrations", "identity", "positions", "schedules_declared"}
 _PAGES_AT_ONCE: Final = 2_000
 _ROWS_AT_ONCE: Final = 500
 _LARGE: Final = {"blobs": 4, "chunks": 50, "parts": 50, "exports": 1}  # rows at once of tables whose rows are large
@@ -156,7 +155,8 @@ def copy_pages(source: apsw.Connection, target: apsw.Connection, check: Callable
 def seal(db: apsw.Connection, of: str, at: int) -> int:
     """Make a backup of a filled file: it names its original, is held and has its checksum. Returns how many runs it has."""
     db.execute("BEGIN; DELETE FROM identity")
-    for table in ("workers", "slots", "open_calls", "lost_workers", "worker_minutes"):
+    there = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    for table in _OF_WORKERS & there:  # a file of an older schema does not have them all
         db.execute(f"DELETE FROM {table}")  # noqa: S608 - names of our schema
     rows = checksum(db)
     row = (_seal_of(db, of, at, rows), at, of, at, at, rows)
