@@ -46,3 +46,8 @@ async def tally(to: int) -> int:
         if nth % 10 == 0 and nth < to:
             await holdfast.receive("on", int)
     return to
+
+
+@holdfast.agent
+async def asks(name: str) -> str:
+    return "yes" if await holdfast.approve(f"May {name} go on?", show={"name": name}) else "no"

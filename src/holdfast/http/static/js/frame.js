@@ -8,7 +8,7 @@ import { help } from "./keys.js";
 import { get, may, on, set } from "./store.js";
 import { clock, seconds } from "./time.js";
 
-const PLACES = [["runs", "Runs", "list", "read"], ["approvals", "Approvals", "inbox", null], ["fleet", "Fleet", "fleet", "read"], ["agents", "Agents", "bolt", "read"]];
+const PLACES = [["runs", "Runs", "list", "read"], ["approvals", "Approvals", "inbox", null], ["fleet", "Fleet", "fleet", "all"], ["agents", "Agents", "bolt", "read"]];
 
 /** Make the frame once; it changes by itself. `go(path)` opens a view. */
 export function frame(go) {
@@ -86,8 +86,8 @@ function themed() {
 function person(me, go) {
   const told = me.groups?.length ? `${me.name}, in ${me.groups.join(", ")}` : me.name;
   const opener = h("button.me", { type: "button", title: told, "aria-haspopup": "menu", "aria-expanded": "false", onclick: () => menu(opener, [
-    may("read") && ["Conversations", path("conversations")],
-    may("read") && ["Schedules and triggers", path("schedules")],
+    may("all") && ["Conversations", path("conversations")],
+    may("all") && ["Schedules and triggers", path("schedules")],
     may("read") && ["Audit", path("audit")],
     null,
     ["Keys and settings", help],

@@ -61,5 +61,6 @@ export function on(names, then) {
   return () => names.forEach((name) => listeners.get(name)?.delete(then));
 }
 
-/** May the person who looks do this: read, write or decide? What is not allowed is not offered. */
-export const may = (scope) => state.me?.scopes?.includes(scope) ?? false;
+/** May the person who looks do this: read, write or decide? "all" is to read what is not of single runs, such as the fleet: a token of
+ * some runs may not. What is not allowed is not offered. */
+export const may = (scope) => (scope === "all" ? may("read") && !state.me.only : state.me?.scopes?.includes(scope) ?? false);

@@ -14,7 +14,7 @@ export function open(context) {
   let agents = [];
   const list = h("section.panel.agents", ghosts(5));
   const side = h("div.start-place");
-  const element = h("div", h("div.head", h("div.head-line", h("h1", "Agents"), h("p.dim", "what workers have published; nothing is configured here")), h("div.acts", button("Schedules and triggers", { name: "clock", href: "schedules" }))), h("div.agents-two", list, side));
+  const element = h("div", h("div.head", h("div.head-line", h("h1", "Agents"), h("p.dim", "what workers have published; nothing is configured here")), h("div.acts", may("all") && button("Schedules and triggers", { name: "clock", href: "schedules" }))), h("div.agents-two", list, side));
 
   const fill = async () => {
     const answer = await read("api/agents");

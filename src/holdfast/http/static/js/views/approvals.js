@@ -31,7 +31,7 @@ export function open(context) {
   };
 
   const list = async () => {
-    if (alone) return;
+    if (alone) return void (may("read") || swap(left, h("p.dim", "Your token may decide and not look. Use one that may read too, or the link of a question.")));
     const [mine, open_, past] = await Promise.all([read("api/approvals?mine=true&limit=200"), read("api/approvals?limit=200"), read("api/approvals?status=decided&status=expired&status=withdrawn&limit=30")]);
     if (!open_.ok) return swap(left, problem(open_.error, list));
     const own_ = new Set(mine.ok ? mine.data.approvals.map((each) => each.id) : []);

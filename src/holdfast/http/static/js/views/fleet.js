@@ -8,7 +8,7 @@ import { styled } from "../sheets.js";
 import { worker as workerName } from "../workers.js";
 import { between, edge, moved, path as line } from "./run/torn.js";
 
-const EVERY_MS = 5000, HIGH = 38, HOUR = 3_600_000;
+const EVERY_MS = 5000, HIGH = 38, HOUR = 3_600_000, STUB = 28; // px that are drawn of a life whose beginning is not known
 const SPANS = [["15", "15 min"], ["60", "1 h"], ["1440", "1 d"]];
 const hash = (text) => [...text].reduce((sum, each) => (Math.imul(sum, 31) + each.codePointAt(0)) | 0, 7) >>> 0;
 
@@ -138,7 +138,7 @@ export function open(context) {
     for (let nth = 0; nth <= 6; nth += 1) made.append(s("path.grid", { d: `M${Math.round(((width - 8) / 6) * nth) + 0.5} 0V${high}` }));
     for (const { at } of deploys()) if (at > from) made.append(s("path.deploy", { d: `M${Math.round(x(at)) + 0.5} 0V${high}` }));
     all.forEach((each, nth) => {
-      const top = nth * HIGH + 10, bottom = top + 18, left = Math.max(x(each.from ?? from), 0), right = each.alive ? width - 8 : Math.max(x(each.to), left + 2), killed = !each.alive && each.how !== "drained", old = newest && each.version !== newest ? ".old" : "";
+      const top = nth * HIGH + 10, bottom = top + 18, left = Math.max(each.from === null || each.from === undefined ? x(each.to ?? until) - STUB : x(each.from), 0), right = each.alive ? width - 8 : Math.max(x(each.to), left + 2), killed = !each.alive && each.how !== "drained", old = newest && each.version !== newest ? ".old" : "";
       const seed = hash(each.id), rough = killed ? edge(right, top, bottom, { seed, tooth: 4 }) : null;
       made.append(s(`path.life${old}`, { d: rough ? between([[left, top], [left, bottom]], rough) : `M${left} ${top}H${right}V${bottom}H${left}Z` }));
       const share = each.alive ? (each.limit ? (each.running ?? 0) / each.limit : 0) : Math.min((each.moved ?? 0) / 100, 1), tall = Math.max(18 * Math.min(share, 1), share ? 1.5 : 0);

@@ -82,6 +82,8 @@ class List {
   // Reading
 
   begin() {
+    if (this.closed) return; // the slot of the stream is another view's by now
+    clearTimeout(this.again);
     this.following?.close();
     this.following = null;
     this.timers.forEach(clearInterval);
@@ -106,7 +108,11 @@ class List {
   }
 
   close() {
+    this.closed = true;
+    this.asking += 1; // what is still asked for comes too late
     this.following?.close();
+    clearTimeout(this.again);
+    clearTimeout(this.waiting);
     this.timers.forEach(clearInterval);
     this.watch.disconnect();
   }
@@ -348,6 +354,7 @@ class List {
       return this.#follow(undefined);
     }
     const agents = await read("api/agents");
+    if (this.closed) return;
     const served = agents.ok ? agents.data.agents.filter((each) => each.served).map((each) => each.name) : [];
     const life = { status: "running", life: [["work", 6], ["torn", 0], ["work", 5], ["person", 4], ["work", 3]] };
     swap(this.body, h("section.empty", h("div.empty-strand", strand(life, { width: 260, label: "An example of a run: killed, carried on, asked a person, went on" })),

@@ -69,8 +69,14 @@ export function phone(model, view, acts) {
         (row.group || call?.items) && small(row, now),
         call?.question?.decision ? h("span.dim", call.question.by ? h("b", call.question.by) : null, ` ${call.question.decision}${call.question.changed ? ", with a change" : ""}`) : null,
         doubt ? h("span.doubt-ink", `in doubt; ${resolved(call).join("")}`) : null,
-        state === "failed" ? h("span.bad-ink.cut", call.remarks?.at(-1)?.text ?? "failed") : call?.tries?.length && !doubt ? h("span.stop-ink", `${call.attempts} attempts`) : null),
+        state === "failed" ? h("span.bad-ink.cut", call.remarks?.at(-1)?.text ?? "failed") : call?.tries?.length && !doubt ? again(call) : null),
       h("span.dw-took", h("span", took(row, now)), row.start === null ? null : h("span.dim", minute(row.start))));
+  }
+
+  /** Why it was begun more than once. */
+  function again({ tries, attempts }) {
+    const lost = tries.some((each) => each.how === "lost"), failed = tries.some((each) => each.how === "failed");
+    return h(failed ? "span.stop-ink" : "span.dim", [failed && many(attempts, "attempt"), lost && "cut off, and ran again"].filter(Boolean).join(", "));
   }
 
   // The calls of a branch, small.
