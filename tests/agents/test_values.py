@@ -227,7 +227,7 @@ RAISED_ELSEWHERE = {
     "UnknownAgent": "test_runs", "BadArguments": "test_runs", "RunExists": "test_runs", "RunFinished": "test_events",
     "AlreadyDecided": "test_approvals", "UnknownApproval": "test_doubts_answered", "UnknownRun": "test_runs",
     "RunActive": "test_events", "RunPaused": "test_events", "NotInRun": "test_declarations",
-    "LeafError": "test_declarations",
+    "LeafError": "test_declarations", "Changed": "test_bulk",
     "HoldfastError": "test_steps", "NondeterminismError": "here", "NewerJournal": "here", "StoreUnavailable": "here",
     "Unanswered": "test_models_fallback", "BudgetExceeded": "test_budgets", "LoopDetected": "test_loops",
     "UnknownSchedule": "test_schedules", "UnknownNotification": "test_notifications", "UnknownTrigger": "test_triggers",
