@@ -127,7 +127,7 @@ def check(request: Request, answer: Answer) -> Any:
         path = path_of(request.target)
         if answer.status < 300 and is_plain(request) and path not in (*OPEN, "/session") and request.needs:
             raise Wrong(f"a stranger was served: {answer.status}")
-    elif request.needs and request.needs not in SCOPES[request.who] and answer.status < 300 and is_plain(request):
+    elif request.needs not in ("", "any", *SCOPES[request.who]) and answer.status < 300 and is_plain(request):
         raise Wrong(f"a token without {request.needs!r} was served: {answer.status}")
     return said
 
