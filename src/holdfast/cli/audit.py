@@ -40,7 +40,7 @@ async def audit(
     run: str | None, by: str | None, actions: tuple[str, ...], limit: int, before: int | None, erase: bool,
     older_than: str | None, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Print who did what to which run, schedule, trigger or notification.
+    """Print who did what to which run, schedule or trigger.
 
     Also through which door, and what was approved. --erase takes values out; who did what, and when, stays.
     """

@@ -48,7 +48,7 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "notify": ("notifications", "List who is told of what happens to runs; have others told."),
         "triggers": ("triggers", "List what starts agents by itself, and what came for it."),
         "conversations": ("conversations", "List conversations, or show what was said in one."),
-        "audit": ("audit", "Print who did what to which run, schedule, trigger or notification."),
+        "audit": ("audit", "Print who did what to which run, schedule or trigger."),
         "doctor": ("doctor", "Check the store and say what is wrong."),
     },
     "Decide": {
