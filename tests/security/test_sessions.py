@@ -277,7 +277,7 @@ def test_behind_tls_a_session_is_for_the_address_that_the_operator_named(target)
         assert browser.ask("/api/runs/x/cancel", "POST", {}, **headers)[0] == 403, headers
     assert b'<base href="/run/">' in server.ask("/approvals/q-1")[2]
     assert server.ask("/static/index.html")[0] == server.ask("/healthz")[0] == 200
-    assert b"https://agents.example.com/run/#code=" in server.process.said().encode()
+    assert "https://agents.example.com/run/#code=" in server.process.until("#code=")
 
 
 @pytest.mark.parametrize(
