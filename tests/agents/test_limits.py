@@ -333,14 +333,16 @@ async def test_a_crash_frees_slots_and_keeps_turns(url):
     async with holdfast.open(url, agents=[both]) as hf:
         assert await hf.get(run.id).result(timeout=20) == [1, 2, "a"]
         kinds = [event.kind async for event in hf.get(run.id).events(follow=False)]
-        assert kinds.count("step.held") == 1
+        crash = kinds.index("run.interrupted")
+        assert "step.held" in kinds[:crash]
+        assert "step.held" not in kinds[crash:]
     assert bodies["a"] == 2
 
 
 async def test_a_turn_that_is_known_is_not_taken_again(url):
     """After a crash during the wait, the turn of the journal is used: the run goes on at that time."""
 
-    @holdfast.step(rate="1/s")
+    @holdfast.step(rate=Rate(1, every="5s"))  # a turn is lost half a second after its time, however slow the machine is
     async def paced(number: int) -> int:
         return number
 
@@ -363,4 +365,4 @@ async def test_a_turn_that_is_known_is_not_taken_again(url):
         held = [event.data["at"] for event in events if event.kind == "step.held"]
         began = [event.data["began"] for event in events if event.kind == "step.completed"]
         assert len(held) == 1
-        assert held[0] <= began[1] < held[0] + 1000
+        assert held[0] <= began[1] < held[0] + 5000

@@ -49,6 +49,10 @@ class Visitor:
         )  # fmt: skip
         self.context.set_default_timeout(30_000)
         self.page = self.context.new_page()
+        self._asked = set()  # requests without an answer; streams have none
+        self.page.on("request", lambda request: request.resource_type == "eventsource" or self._asked.add(request))
+        self.page.on("requestfinished", lambda request: self._asked.discard(request))
+        self.page.on("requestfailed", lambda request: self._asked.discard(request))
         self.page.on("pageerror", lambda error: self.complaints.append(f"{error}\n{error.stack}"))
         self.page.on("console", self._heard)
         if token:
@@ -66,10 +70,19 @@ class Visitor:
         assert answer.status == 201, answer.text()
 
     def goto(self, path, wanted):
-        """Open a path and wait for an element of it."""
+        """Open a path and wait for an element of it, and for all that the page reads and draws then."""
+        self._asked.clear()  # the page that was left waits for nothing
         self.page.goto(path)
         self.page.wait_for_selector(wanted)
+        self.settle()
         return self.page
+
+    def settle(self):
+        """Wait until the page has every answer it asked for and has drawn it, however slow the machine is."""
+        quiet = 0
+        while quiet < 2:  # an answer may lead to another question
+            self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 20)))")
+            quiet = 0 if self._asked else quiet + 1
 
     def leave(self):
         assert self.complaints == []

@@ -86,7 +86,7 @@ def taken(visitor: Visitor, view: str, question: str) -> bytes:
     path, wanted, _ = VIEWS[view]
     page = visitor.goto(path.format(question=question), wanted)
     page.wait_for_function("() => document.querySelectorAll('.ghost').length === 0")
-    page.wait_for_timeout(900)  # for what is read after the first elements are there
+    visitor.settle()
     if page.locator(".across").count() and view == "run":  # on a phone the tear is further down
         page.locator(".across").evaluate("each => each.scrollIntoView({ block: 'center' })")
     return page.screenshot()

@@ -25,7 +25,6 @@ def test_every_view_can_be_read_named_and_touched(visit, size, dark):
     found = {}
     for path, wanted in VIEWS.items():
         page = visitor.goto(path, wanted)
-        page.wait_for_timeout(400)  # for what is read after the first elements are there
         if wrong := page.evaluate(AUDIT):
             found[path] = wrong[:12]
     assert found == {}

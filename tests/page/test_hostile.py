@@ -101,7 +101,7 @@ class Walk:
     def look(self, where):
         """Wait for what the browser would do by itself, then see what is there."""
         self.page.wait_for_function("() => document.querySelectorAll('.ghost').length === 0")
-        self.page.wait_for_timeout(120)
+        self.visitor.settle()
         hit, broken = self.page.evaluate("[window.hit ?? null, window.broken]")
         found = self.page.evaluate(OURS) + self.page.evaluate(HIDDEN)
         titled = self.page.evaluate("[...document.title].some((each) => /[\\u202e\\u200b]/.test(each))")
@@ -144,7 +144,7 @@ def test_no_text_does_anything_in_any_view(place, browser, name):
     walk.to("/fleet", "main h1")
     walk.to(f"/compare?a={name}&b=fall-{name}", "main h1")
     walk.page.fill("#find", TEXTS[name][:40])
-    walk.page.wait_for_timeout(400)
+    walk.page.wait_for_selector(".found-foot")
     walk.look("find")
     walk.done()
 

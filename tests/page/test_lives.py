@@ -193,8 +193,8 @@ def test_runs_of_every_kind_are_told_as_show_tells_them(browser, tmp_path, recor
             for node in wanted:
                 said = [each for each in heard if says(node, each)]
                 assert said, (run, node.name, node.input, node.state, heard)
-            interruptions = page.locator(".pill").count()
-            assert (interruptions > 0) == (trees[run].interruptions > 0), run
+            pills = expect(page.locator(".pill"), run)
+            pills.not_to_have_count(0) if trees[run].interruptions else pills.to_have_count(0)
         visitor.leave()
     assert set().union(*(kinds[run] for run in chosen)) == set().union(*kinds.values())
 

@@ -255,6 +255,7 @@ OUTSIDE = {"X_Forwarded_For": "1.2.3.4", "X_Forwarded_Proto": "https", "Via": "1
 def test_behind_tls_a_session_is_for_the_address_that_the_operator_named(target):
     """Its cookie goes by TLS to that host alone; the pages of no other address use it, and a proxy in between is no hindrance."""
     server = target("serve", "--port", "0", "--host", "127.0.0.1", "--url", "https://agents.example.com/run")
+    assert "https://agents.example.com/run/#code=" in server.process.until("#code=")  # before the store has the test's token
     browser = Browser(server, "https://agents.example.com")
     assert browser.ask("/session", "POST", {"token": server.token}, **OUTSIDE)[0] == 201
     assert browser.begin(token=server.token) == 201
@@ -277,7 +278,6 @@ def test_behind_tls_a_session_is_for_the_address_that_the_operator_named(target)
         assert browser.ask("/api/runs/x/cancel", "POST", {}, **headers)[0] == 403, headers
     assert b'<base href="/run/">' in server.ask("/approvals/q-1")[2]
     assert server.ask("/static/index.html")[0] == server.ask("/healthz")[0] == 200
-    assert "https://agents.example.com/run/#code=" in server.process.until("#code=")
 
 
 @pytest.mark.parametrize(
