@@ -168,7 +168,12 @@ def test_a_long_list_keeps_few_rows_in_the_page(stage, visit):
     stage.act(begin)
     page = visit("ana").goto("/runs?q=long-", "tr[data-row]")
     page.wait_for_function(
-        "() => { scrollBy(0, 900); return document.querySelector('.problem, [data-row=\"long-000\"]') }", polling=100
+        """() => {
+            scrollBy(0, 900); // until it is in sight: a row that came below what is seen may leave again
+            const last = document.querySelector('.problem, [data-row="long-000"]');
+            return last && last.getBoundingClientRect().top < innerHeight;
+        }""",
+        polling=100,
     )
     expect(row(page, "long-000")).to_be_visible()
     assert page.locator("tr[data-row]").count() < 100

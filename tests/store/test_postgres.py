@@ -392,10 +392,10 @@ def _workers() -> Any:
 
 
 async def _end_sessions(admin: Any, doing: str) -> int:
-    """End the sessions of this schema's stores whose last statement was of this kind."""
+    """End the sessions of this schema's stores whose last statement was of this kind, and wait until they are gone."""
     schema = await admin.fetchval("SELECT current_schema()")
     found = await admin.fetch(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'holdfast:' || $1"
+        "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE application_name = 'holdfast:' || $1"
         " AND query LIKE '%' || $2 || '%' AND pid <> pg_backend_pid()", schema, doing,
     )  # fmt: skip
     assert found
