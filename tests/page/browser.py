@@ -51,12 +51,15 @@ class Visitor:
         self.page = self.context.new_page()
         self._asked = set()  # requests without an answer; streams have none
         self.page.on("request", lambda request: request.resource_type == "eventsource" or self._asked.add(request))
-        self.page.on("requestfinished", lambda request: self._asked.discard(request))
-        self.page.on("requestfailed", lambda request: self._asked.discard(request))
+        self.page.on("requestfinished", self._answered)
+        self.page.on("requestfailed", self._answered)
         self.page.on("pageerror", lambda error: self.complaints.append(f"{error}\n{error.stack}"))
         self.page.on("console", self._heard)
         if token:
             self.sign_in(token)
+
+    def _answered(self, request):
+        self._asked.discard(request)
 
     def _heard(self, message):
         if message.type in ("error", "warning") and not any(each in message.text for each in KNOWN):

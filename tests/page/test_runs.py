@@ -137,8 +137,8 @@ def test_many_runs_are_cancelled_together_and_those_that_refuse_say_why(stage, v
     page.fill("dialog input", "enough of them")
     page.click("dialog button[type=submit]")
     expect(page.locator("dialog, .toast").last).to_contain_text("asked to stop")
-    for id in ("many-0", "many-2"):
-        stage.act(lambda hf, id=id: hf.get(id).wait("cancelled"))
+    stage.act(lambda hf: hf.get("many-0").wait("cancelled"))
+    stage.act(lambda hf: hf.get("many-2").wait("cancelled"))
     reasons = {each.id: each.reason or "" for each in stage.act(lambda hf: hf.runs(labels={"batch": "b"}))}
     assert {id for id, reason in reasons.items() if "enough of them" in reason} == {"many-0", "many-2"}
 

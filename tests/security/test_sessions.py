@@ -255,7 +255,8 @@ OUTSIDE = {"X_Forwarded_For": "1.2.3.4", "X_Forwarded_Proto": "https", "Via": "1
 def test_behind_tls_a_session_is_for_the_address_that_the_operator_named(target):
     """Its cookie goes by TLS to that host alone; the pages of no other address use it, and a proxy in between is no hindrance."""
     server = target("serve", "--port", "0", "--host", "127.0.0.1", "--url", "https://agents.example.com/run")
-    assert "https://agents.example.com/run/#code=" in server.process.until("#code=")  # before the store has the test's token
+    invitation = server.process.until("#code=")  # comes only while the store has no token, such as the test's
+    assert "https://agents.example.com/run/#code=" in invitation
     browser = Browser(server, "https://agents.example.com")
     assert browser.ask("/session", "POST", {"token": server.token}, **OUTSIDE)[0] == 201
     assert browser.begin(token=server.token) == 201
