@@ -76,7 +76,8 @@ class Journals(Feature):
         """Find the worker that wrote an event, by its place and epoch; None if it did not say."""
         found = await self._read(rows, "worker_at", run=run, seq=seq, epoch=epoch)
         found = found or await self._read(rows, "shared_worker_at", run=run, seq=seq, epoch=epoch)
-        return str(json.loads(found[0][0])["worker"]) if found else None
+        said = json.loads(found[0][0]).get("worker") if found else None
+        return None if said is None else str(said)
 
     async def events_at(self, run: str, seqs: Iterable[int]) -> list[Event]:
         """Read the events at these places with their values; those that a retry took out too."""
