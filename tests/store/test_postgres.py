@@ -433,6 +433,7 @@ async def test_plans(database: Place) -> None:
         "orphan_deliveries": "deliveries_owner", "take_delivery": "deliveries_pkey",
         "waiting_announcements": "announcements_waiting", "subscribers": "subscriptions_wanted",
         "compared_fields": "subscriptions_fields", "passed": "announcements_pkey", "due_gatherings": "gatherings_due",
+        "send_many": "signals_run_id_signal_id_key", "send_plain": "signals_run_id_signal_id_key",
     }  # fmt: skip
     async with database.open(ManualClock()) as store:
         connection = await connect(parse_url(database.url))
@@ -467,6 +468,8 @@ async def test_plans(database: Place) -> None:
             " SELECT 'e' || n, 'paid', n, CASE WHEN n % 1000 > 0 THEN n END FROM generate_series(1, 20000) n;"
             "INSERT INTO subscriptions (run, topic, name, fields, wanted, since)"
             " SELECT 'run-' || n, 't', 'paid', '[\"order\"]', 'w' || n, 0 FROM generate_series(1, 20000) n;"
+            "INSERT INTO signals (run_id, position, signal_id, kind, topic, sent_at)"
+            " SELECT 'run-' || n % 100, n, 'id:' || n, 'message.received', 't', n FROM generate_series(1, 20000) n;"
             "INSERT INTO gatherings (trigger, bucket, key, began_at, due_at, count, size, most)"
             " SELECT 't', 'b' || n, 'k', n, 9000000 + n, 1, 1, 0 FROM generate_series(1, 5000) n"
         )
@@ -476,7 +479,7 @@ async def test_plans(database: Place) -> None:
                 await connection.execute("SET enable_seqscan = on")
             for query, index in queries.items():
                 found = await plan(connection, query)
-                scans = re.search("Seq Scan on (runs|schedules|deliveries|announcements|subscriptions)", found)
+                scans = re.search("Seq Scan on (runs|signals|schedules|deliveries|announcements|subscriptions)", found)
                 assert index in found and not scans, f"{query}, analyzed: {analyzed}: {found}"
         await connection.close()
         await finish(store, (await store.claim(["agent"], 1, TTL))[0])

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from tests.store.places import TTL, LosesAnswers, ManualClock, Place, finish, new, owned, park, step, write
 
-from holdfast.errors import AlreadyDecided, RunFinished
+from holdfast.errors import AlreadyDecided, RunFinished, UnknownRun
 from holdfast.store.appends import InboxMoved, Transition
 from holdfast.store.approvals import NewApproval
 from holdfast.store.postgres import single_statement
@@ -145,6 +145,66 @@ async def test_a_claim_whose_answer_was_lost_finds_what_it_took(database: Place)
         assert (taken.lease_epoch, taken.next_seq, taken.inbox_seen) == (2, 1, 1)
         assert [event[1] for event in await arrived(store, "a")] == ["message.received"]
         assert await store.claim(["agent"], 5, TTL) == []
+
+
+async def test_signals_that_are_sent_at_once_change_the_row_of_their_run_once(database: Place) -> None:
+    """What a transaction wrote to a row before cannot be pruned in it: 500 versions would be 20 pages that nobody uses again."""
+    async with database.open() as store:
+        row = await owned(store, "a")
+        sent = await asyncio.gather(*[tell(store, "a", f"s{number}", value=str(number)) for number in range(500)])
+        assert sent == list(range(1, 501))
+        assert [signal.value for signal in await store.inbox("a", 0)] == [str(number) for number in range(500)]
+        connection = await connect(parse_url(database.url))
+        assert await connection.fetchval("SELECT pg_relation_size('runs') / 8192") <= 3
+        await connection.close()
+        row.inbox_seen = 500
+        await finish(store, row)
+
+
+async def test_signals_that_are_sent_at_once_are_what_they_are_one_by_one(database: Place) -> None:
+    """Each keeps its place in its run; what came before, or comes twice, is one; who sends to no run or an ended one hears of it."""
+    clock = ManualClock()
+    async with database.open(clock) as store:
+        picky, deaf, ended = [await owned(store, run) for run in ("picky", "deaf", "ended")]
+        await tell(store, "picky", "first")
+        await park(store, picky, Event(0, "message.received"), seen=1, awaits=["yes", "child:c"])
+        await park(store, deaf, awaits=["child:d"], seen=0)
+        await finish(store, ended)
+        clock.time += 7
+        sends = [
+            ("deaf", "k", "a"), ("picky", "k", "no"), ("picky", "first", "no"), ("nobody", "k", "a"), ("picky", "l", "yes"),
+            ("ended", "k", "a"), ("deaf", "l", "b"), ("picky", "k", "other"), ("deaf", "m", 'to "\u00e9"\\'),
+        ]  # fmt: skip
+        told = [store.send(run, signal, "message.received", topic, None, {}, by="eve", via="cli") for run, signal, topic in sends]
+        found = await asyncio.gather(tell(store, "picky", "before", topic="no"), *told, return_exceptions=True)
+        assert [type(each) for each in found if not isinstance(each, int)] == [UnknownRun, RunFinished]
+        assert [each for each in found if isinstance(each, int)] == [2, 1, 3, 1, 4, 2, 3, 3]
+        assert [signal.topic for signal in await store.inbox("deaf", 0)] == ["a", "b", 'to "\u00e9"\\']
+        assert [signal.topic for signal in await store.inbox("picky", 2)] == ["no", "yes"]
+        rows = {row.id: row for row in await store.runs()}
+        assert (rows["picky"].due_at, rows["deaf"].due_at) == (clock.time, None)
+        audit = [(row["run"], row["actor"], row["via"], row["data"]["position"]) for row in await store.audit()]
+        assert sorted(audit) == [
+            *[("deaf", "eve", "cli", position) for position in (1, 2, 3)], *[("picky", "eve", "cli", position) for position in (3, 4)]
+        ]  # fmt: skip
+
+
+class LosesMany(LosesAnswers):
+    """The answer of the next commit of several writes is lost on the way."""
+
+    def after_commit(self, writes: list[str]) -> None:
+        if len(writes) > 1:
+            super().after_commit(writes)
+
+
+async def test_signals_that_were_sent_at_once_and_not_confirmed_come_once(database: Place) -> None:
+    faults = LosesMany()
+    async with database.open(faults=faults) as store:
+        await owned(store, "a")
+        faults.lose = True
+        sent = await asyncio.gather(*[tell(store, "a", f"s{number}") for number in range(20)])
+        assert (sent, faults.lose) == (list(range(1, 21)), False)
+        assert len(await store.inbox("a", 0)) == 20
 
 
 async def test_what_was_known_of_a_question_may_be_old(database: Place) -> None:

@@ -247,6 +247,35 @@ INSERT INTO signals (run_id, position, signal_id, kind, topic, value, data, sent
 SELECT :run, inbox_count, :signal_id, :kind, :topic, :value, :data, :now FROM told
 RETURNING position
 
+-- name: send_many
+-- Signals that are sent at once, each as by `send_plain`, in one round trip and with one change of each run's row: its versions of one
+-- transaction could not be pruned before that ends. The rows are locked already, so what is seen here has no gaps. Looks for each id
+-- by itself, because a join that was planned when the table was empty would read all of it.
+WITH sent AS MATERIALIZED (
+  SELECT DISTINCT ON (run, signal_id) *
+  FROM unnest(:run[], :signal_id[], :kind[], :topic[], :value[], :data[], :token[], :actor[], :via[])
+       WITH ORDINALITY AS s (run, signal_id, kind, topic, value, data, token, actor, via, nth)
+  WHERE (SELECT before.position FROM signals AS before WHERE before.run_id = s.run AND before.signal_id = s.signal_id) IS NULL
+  ORDER BY run, signal_id, nth),
+told AS (
+  UPDATE runs
+  SET inbox_count = inbox_count + many,
+      due_at = CASE WHEN runs.status = 'waiting' AND (due_at IS NULL OR due_at > :now)
+                     AND (awaits IS NULL OR tokens && ARRAY(SELECT json_array_elements_text(awaits::json)))
+               THEN :now ELSE due_at END
+  FROM (SELECT run, count(*) AS many, array_agg(token) AS tokens FROM sent GROUP BY run) AS each
+  WHERE id = ANY (:run[]) AND id = each.run AND status IN ('ready', 'running', 'waiting', 'paused')
+  RETURNING id, inbox_count - many AS before),
+placed AS MATERIALIZED (
+  SELECT sent.*, before + row_number() OVER (PARTITION BY run ORDER BY nth) AS position FROM sent JOIN told ON id = run),
+noted AS (
+  INSERT INTO audit (at, run_id, actor, action, data, via)
+  SELECT :now, run, actor, 'send', '{"topic":' || to_json(topic) || ',"position":' || position || '}', via
+  FROM placed WHERE actor <> '' ORDER BY nth)
+INSERT INTO signals (run_id, position, signal_id, kind, topic, value, data, sent_at)
+SELECT run, position, signal_id, kind, topic, value, data, :now FROM placed ORDER BY nth
+RETURNING run_id, signal_id, position
+
 -- name: start_plain
 -- A run and the row of the audit for it in one round trip; nothing of both if it is there.
 WITH started AS ({insert_run}),

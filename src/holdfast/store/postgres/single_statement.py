@@ -7,7 +7,7 @@ a transaction, finds out why. Nothing else differs, so whatever is unknown after
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from holdfast.errors import HoldfastError
@@ -60,6 +60,21 @@ def send(tx: Transaction, work: Send) -> Asking[int | None]:
         return None
     tx.changed(work.run, News.DUE)
     return int(found[0])
+
+
+def send_many(tx: Transaction, works: Sequence[Send]) -> Asking[list[int | None]]:
+    """Put small signals into inboxes in their order; None in the place of one that came before, or whose run takes none."""
+    rows = yield from tx.rows(
+        "send_many", run=[work.run for work in works], signal_id=[work.signal_id for work in works],
+        kind=[work.kind for work in works], topic=[work.topic for work in works], value=[work.value for work in works],
+        data=[to_json(work.data) if work.data else None for work in works],
+        token=[wake_token(work.kind, work.topic) for work in works], actor=[work.by for work in works],
+        via=[work.via for work in works],
+    )  # fmt: skip
+    places = {(run, signal_id): position for run, signal_id, position in rows}
+    for run in {run for run, _ in places}:
+        tx.changed(run, News.DUE)
+    return [places.pop((work.run, work.signal_id), None) for work in works]
 
 
 def create(tx: Transaction, work: Create) -> Asking[tuple[RunRow, bool] | None]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -25,12 +26,13 @@ from holdfast.errors import LeaseLost, StoreUnavailable
 from holdfast.store.appends import QueuedAppend, Refused, apply_all, apply_one, merge
 from holdfast.store.changes import News
 from holdfast.store.conversations import Leave
+from holdfast.store.inbox import Send
 from holdfast.store.operations import Crash, Faults, Operation, Result, Work, names, nobody_waits, put_back, refusals
 from holdfast.store.postgres import connection
 from holdfast.store.postgres.connection import GAVE_WAY, TROUBLE, Connection, goodbye
 from holdfast.store.postgres.dialect import STATEMENTS
 from holdfast.store.postgres.execute import Answers
-from holdfast.store.postgres.single_statement import IN_COMPANY, PLAIN
+from holdfast.store.postgres.single_statement import IN_COMPANY, PLAIN, send_many
 from holdfast.store.runs import Create
 from holdfast.store.work import Conflict, Transaction
 from holdfast.words.clock import Clock
@@ -58,6 +60,11 @@ class Apart(Exception):
 
 class Injected(OSError):
     """A test's hook raised: to us that is what a failing server is."""
+
+
+def _is_plain_send(work: Work[Any]) -> bool:
+    """Is it a small signal that was surely not sent before?"""
+    return type(work.do) is Send and not (work.do.blobs or work.again)
 
 
 class Writer:
@@ -285,12 +292,9 @@ class Writer:
                     known = [one for one in appends if one.append.run in refused.runs]
                     raise Apart(known or batch) from None
                 results += [(one, tx.now, None) for one in appends]
-            for one in batch:
-                if isinstance(one, Work):
-                    if one.take():
-                        results.append((one, await self._work(answers, tx, one, alone=len(batch) == 1), None))
-                    else:
-                        results.append((one, None, one.refusal()))
+            works = [one for one in batch if isinstance(one, Work)]
+            for plain, some in itertools.groupby(works, _is_plain_send):
+                results += await self._works(answers, tx, list(some), plain=plain, alone=len(batch) == 1)
             if tx.taken:
                 await answers.do(tx.note_taken())
             await self._commit(db, batch)
@@ -300,6 +304,23 @@ class Writer:
                     await db.execute("ROLLBACK")
             put_back(batch)
             raise
+        return results
+
+    async def _works(
+        self, answers: Answers, tx: Transaction, works: list[Work[Any]], *, plain: bool, alone: bool
+    ) -> list[Result]:
+        """Do pieces of work in their order; signals that follow each other (`plain`) by one statement."""
+        results: list[Result] = [(one, None, one.refusal()) for one in works if not one.take()]
+        works = [one for one in works if not one.withdrawn] if results else works
+        done: list[Any] = [None] * len(works)
+        if plain and len(works) > 1:
+            try:
+                done = await answers.do(send_many(tx, [one.do for one in works]))
+            except Conflict:
+                raise Apart(works) from None
+        for one, found in zip(works, done, strict=True):
+            what = await self._work(answers, tx, one, alone=alone) if found is None else found
+            results.append((one, what, None))
         return results
 
     async def _work(self, answers: Answers, tx: Transaction, work: Work[Any], *, alone: bool) -> Any:
