@@ -162,7 +162,7 @@ async def test_signals_that_are_sent_at_once_change_the_row_of_their_run_once(da
 
 
 async def test_signals_that_are_sent_at_once_are_what_they_are_one_by_one(database: Place) -> None:
-    """Each keeps its place in its run; what came before, or comes twice, is one; who sends to no run or an ended one hears of it."""
+    """Each keeps its place in its run; what came before, or comes twice, is one; who sends to no run or an ended one is told."""
     clock = ManualClock()
     async with database.open(clock) as store:
         picky, deaf, ended = [await owned(store, run) for run in ("picky", "deaf", "ended")]
@@ -175,7 +175,10 @@ async def test_signals_that_are_sent_at_once_are_what_they_are_one_by_one(databa
             ("deaf", "k", "a"), ("picky", "k", "no"), ("picky", "first", "no"), ("nobody", "k", "a"), ("picky", "l", "yes"),
             ("ended", "k", "a"), ("deaf", "l", "b"), ("picky", "k", "other"), ("deaf", "m", 'to "\u00e9"\\'),
         ]  # fmt: skip
-        told = [store.send(run, signal, "message.received", topic, None, {}, by="eve", via="cli") for run, signal, topic in sends]
+        told = [
+            store.send(run, signal, "message.received", topic, None, {}, by="eve", via="cli")
+            for run, signal, topic in sends
+        ]
         found = await asyncio.gather(tell(store, "picky", "before", topic="no"), *told, return_exceptions=True)
         assert [type(each) for each in found if not isinstance(each, int)] == [UnknownRun, RunFinished]
         assert [each for each in found if isinstance(each, int)] == [2, 1, 3, 1, 4, 2, 3, 3]
@@ -185,8 +188,19 @@ async def test_signals_that_are_sent_at_once_are_what_they_are_one_by_one(databa
         assert (rows["picky"].due_at, rows["deaf"].due_at) == (clock.time, None)
         audit = [(row["run"], row["actor"], row["via"], row["data"]["position"]) for row in await store.audit()]
         assert sorted(audit) == [
-            *[("deaf", "eve", "cli", position) for position in (1, 2, 3)], *[("picky", "eve", "cli", position) for position in (3, 4)]
-        ]  # fmt: skip
+            *[("deaf", "eve", "cli", position) for position in (1, 2, 3)],
+            *[("picky", "eve", "cli", position) for position in (3, 4)],
+        ]
+
+
+async def test_a_signal_that_cannot_be_kept_fails_alone(database: Place) -> None:
+    async with database.open() as store:
+        await owned(store, "a")
+        sends = [tell(store, "a", f"s{number}", topic="no\0text" if number == 5 else "mail") for number in range(9)]
+        found = await asyncio.gather(*sends, return_exceptions=True)
+        assert sorted(each for each in found if isinstance(each, int)) == list(range(1, 9))
+        assert isinstance(found[5], Exception)
+        assert len(await store.inbox("a", 0)) == 8
 
 
 class LosesMany(LosesAnswers):

@@ -292,9 +292,17 @@ class Writer:
                     known = [one for one in appends if one.append.run in refused.runs]
                     raise Apart(known or batch) from None
                 results += [(one, tx.now, None) for one in appends]
-            works = [one for one in batch if isinstance(one, Work)]
-            for plain, some in itertools.groupby(works, _is_plain_send):
-                results += await self._works(answers, tx, list(some), plain=plain, alone=len(batch) == 1)
+            alone = len(batch) == 1
+            for plain, some in itertools.groupby((one for one in batch if isinstance(one, Work)), _is_plain_send):
+                works = list(some)
+                placed = await self._send(answers, tx, works) if plain and len(works) > 1 else {}
+                for one in works:
+                    if id(one) in placed:
+                        results.append((one, placed[id(one)], None))
+                    elif one.take():
+                        results.append((one, await self._work(answers, tx, one, alone=alone), None))
+                    else:
+                        results.append((one, None, one.refusal()))
             if tx.taken:
                 await answers.do(tx.note_taken())
             await self._commit(db, batch)
@@ -306,22 +314,16 @@ class Writer:
             raise
         return results
 
-    async def _works(
-        self, answers: Answers, tx: Transaction, works: list[Work[Any]], *, plain: bool, alone: bool
-    ) -> list[Result]:
-        """Do pieces of work in their order; signals that follow each other (`plain`) by one statement."""
-        results: list[Result] = [(one, None, one.refusal()) for one in works if not one.take()]
-        works = [one for one in works if not one.withdrawn] if results else works
-        done: list[Any] = [None] * len(works)
-        if plain and len(works) > 1:
-            try:
-                done = await answers.do(send_many(tx, [one.do for one in works]))
-            except Conflict:
-                raise Apart(works) from None
-        for one, found in zip(works, done, strict=True):
-            what = await self._work(answers, tx, one, alone=alone) if found is None else found
-            results.append((one, what, None))
-        return results
+    async def _send(self, answers: Answers, tx: Transaction, works: list[Work[Any]]) -> dict[int, int]:
+        """Put signals into inboxes by one statement; returns the places of those that are there, by the ids of their works."""
+        sending = [one for one in works if one.take()]
+        try:
+            places = await answers.do(send_many(tx, [one.do for one in sending if isinstance(one.do, Send)]))
+        except (*TROUBLE, Crash):
+            raise
+        except Exception:  # noqa: BLE001 - one of them is guilty, and hears of it when it is by itself
+            raise Apart(sending) from None
+        return {id(one): place for one, place in zip(sending, places, strict=True) if place is not None}
 
     async def _work(self, answers: Answers, tx: Transaction, work: Work[Any], *, alone: bool) -> Any:
         tx.again = work.again
