@@ -111,17 +111,22 @@ async def test_a_state_is_stored_by_what_changed_and_survives_crashes():
         assert await run.result(timeout=10) == STATES[-1]
 
 
-async def test_a_message_is_not_kept_twice_once_a_checkpoint_is_behind_it(tmp_path):
+@pytest.mark.parametrize("keyed", [True, False])
+async def test_a_message_is_not_kept_twice_once_a_checkpoint_is_behind_it(tmp_path, keyed):
     async with holdfast.testing.open(agents=[books]) as hf:
         run = await hf.start(books, id="r")
-        await sent(run, PAID)
+        for number, event in enumerate(PAID):
+            await run.send(event, key=str(number) if keyed else None)
         await rested(run, 300)
-        signals = await hf.store.inbox("r", 0)
+        signals = await hf.store.whole_inbox("r")
+        assert [signal.position for signal in signals] == list(range(1, 301))
         assert [signal.value is None for signal in signals[:150]] == [True] * 150
         assert all(signal.value for signal in signals[-100:])
-        for number in range(3):
+        kept = [signal.position for signal in signals if keyed or signal.value]
+        assert [signal.position for signal in await hf.store.inbox("r", 0)] == kept
+        for number in range(3) if keyed else ():
             await run.send(PAID[number], key=str(number))  # the inbox still knows that these came
-        assert (await run.state()).folded == 300
+        assert ((await run.state()).folded, await hf.store.count_messages("r")) == (300, 300)
         messages = (await run.snapshot()).messages
         assert [(await message.value())["Paid"]["cents"] for message in messages] == list(range(280, 300))
         keys = holdfast.Keys(tmp_path / "keys")

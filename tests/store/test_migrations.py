@@ -27,6 +27,7 @@ TEXTS = {
     "every store, 0018_files.sql": "89148161a5caaf821624e76c38c93b1e6af6297d1d01a084cb8afafcde13e4e4",
     "every store, 0019_lives.sql": "e7223cc13991a9cd1dd735a8ebbd7dfae9347e04597ca691273dcf880a48fc0c",
     "every store, 0020_sessions.sql": "261092fceba7c4b702bc2a6fa9feab0f5179ee57d9cdd5f6974391dd0921ddc8",
+    "every store, 0021_remnants.sql": "e88f735e31b6c5957eea7354af561366b46eabeb5d5994de9e7fb54e2237ceee",
     "postgres, 0001.sql": "2be7312dd933c2276a87148302546de52117d7890cfb340f9961d63398a78694",
     "postgres, 0012.sql": "8746b9b96799749852dee300aa6e1c9c5ed69f20aa4646905ca732f8d40c4539",
 }

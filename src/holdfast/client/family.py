@@ -97,12 +97,9 @@ async def _shared(hf: Client, fork: str, above: Account, below: dict[str | None,
 async def _told(hf: Client, row: RunRow, events: list[Event]) -> list[Event]:
     """Date the events that came from outside by when somebody did it: a worker may have taken them much later."""
     came: dict[tuple[str, str], list[int]] = {}
-    after = 0
-    while after < row.inbox_seen and (page := await hf.store.inbox(row.id, after)):
-        for signal in page:
-            data = signal.recorded() or {}
-            came.setdefault(_named(signal.kind, data), []).append(_done_at(signal, data))
-        after = page[-1].position
+    for signal in await hf.store.whole_inbox(row.id) if row.inbox_seen else ():
+        data = signal.recorded() or {}
+        came.setdefault(_named(signal.kind, data), []).append(_done_at(signal, data))
     made = []
     for event in events:
         times = came.get(_named(event.kind, event.data)) if came and event.key is None else None

@@ -55,6 +55,7 @@ from holdfast.words.overrides import Override, active, enter
 
 _log = logger("holdfast")
 _UNWIND_S = 1.0
+_AT_ONCE = 50  # messages at least that leave the inbox by one write
 _IDENTIFIES = frozenset({"name", "digest", "input", "asked", "whole_digest", "lean_digest", "inputs", "worker"})
 
 
@@ -123,7 +124,7 @@ class Kept:
             None  # its state at the last checkpoint, if the next one may be told by what changed
         )
         self.letters: list[Event] = []  # messages that the checkpoint names, until the agent goes on from it
-        self.released = 0  # up to here the inbox has no copies of messages
+        self.released = 0  # up to here messages have left the inbox
         self.plan: list[list[Any]] = []
         self.choices: dict[str, Any] = {}
         self.means: dict[str, Any] = {}  # what is left of the budgets that hold, as the agent knows it
@@ -143,9 +144,11 @@ class Kept:
         self.letters = letters
 
     def release(self, position: int) -> tuple[int, int] | None:
-        """Have the inbox give up copies up to this position: from where to where that is new."""
-        before, self.released = self.released, max(self.released, position)
-        return (before, self.released) if self.released > before else None
+        """Have messages up to this position leave the inbox: from where to where that is new; None as long as it is little."""
+        if position - self.released < _AT_ONCE:
+            return None
+        before, self.released = self.released, position
+        return before, position
 
     def plans(self, items: list[list[Any]]) -> None:
         self.plan = items

@@ -9,7 +9,7 @@ Where the agent's state may be told by what changed in it (a reducer's), a check
 
 Such a checkpoint names the messages that nobody has received (`waiting`) instead of carrying them: there may be very many.
 
-With a checkpoint the inbox gives up its copies of messages, because the journal has them.
+With a checkpoint messages leave the inbox, because the journal has them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from holdfast.store.checkpoints import state_texts
 from holdfast.values.deltas import Chain, ranges, whole
 from holdfast.words.model import Event
 
-_COPIES: Final = 100  # of the last messages that the inbox keeps, for people who look
+_COPIES: Final = 100  # of the last messages stay in the inbox, for people who look
 
 
 class RestoreCall:

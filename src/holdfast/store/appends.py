@@ -22,6 +22,7 @@ from holdfast.store.changes import News
 from holdfast.store.conversations import Talking, converse
 from holdfast.store.families import End, end_if_asked, end_runs, hold_child
 from holdfast.store.forks import born
+from holdfast.store.inbox import release
 from holdfast.store.limits import freed
 from holdfast.store.parts import keep_parts
 from holdfast.store.runs import NewRun, insert_run
@@ -266,8 +267,7 @@ def _store_with(tx: Transaction, append: Append, batch: Sequence[QueuedAppend]) 
     if append.blobs:
         yield from insert_blobs(tx, append.blobs)
     if append.releases is not None:
-        after, until = append.releases
-        yield from tx.rows("release_messages", run=append.run, position=after, end=until)
+        yield from release(tx, append.run, *append.releases)
     for child in append.children:
         created = yield from insert_run(tx, child)
         if created is not None:

@@ -51,6 +51,7 @@ from holdfast.store.conversations import Enter, enter, leave_all
 from holdfast.store.deletion import delete_runs
 from holdfast.store.families import call_off, go_on, halt
 from holdfast.store.forks import SHOWN, Fork, NewFork, archived
+from holdfast.store.inbox import whole_inbox
 from holdfast.store.journal import journal
 from holdfast.store.parts import keep_parts
 from holdfast.store.runs import existing
@@ -371,7 +372,7 @@ def belongings(root: str) -> Asking[Belongings]:
         bases = [base for part, base, *_ in (yield from rows("segments", run=row.id)) if part == "shared"]
         used = yield from rows("parts_used", ids=to_json([row.id, *bases]))
         told["uses"] += [[row.id, part] for part in sorted({part for (part,) in used})]
-        told["signals"] += [[row.id, *signal] for signal in (yield from rows("whole_inbox", run=row.id))]
+        told["signals"] += [[row.id, *signal] for signal in (yield from whole_inbox(row.id))]
         for stream, position, kind, data, *rest in (yield from rows("whole_streams", run=row.id)):
             told["chunks"].append([row.id, stream, position, kind, _base64(bytes(data)), *rest])
         yield from _former(told, row.id)

@@ -1,7 +1,7 @@
 """The inbox: signals, by which a run hears from outside, and how its owner takes them.
 
 A sender never writes the journal. It puts a signal into the run's inbox and wakes the run if it waits for that signal; the
-owner takes it into the journal.
+owner takes it into the journal. Once a checkpoint is behind a message it leaves the inbox (remnants.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from holdfast.errors import RunFinished, UnknownRun
 from holdfast.store import audit
 from holdfast.store.blobs import insert_blobs
 from holdfast.store.changes import News
-from holdfast.store.work import Asking, Feature, Transaction, rows, to_json
+from holdfast.store.remnants import Left, has_no_key, packed, unpacked
+from holdfast.store.work import Asking, Count, Feature, Transaction, rows, to_json
 from holdfast.words.model import Event, Signal
 
 MOST: Final = 10  # signals that are taken at once; an owner that has more to read reads it
@@ -63,8 +64,12 @@ class Inbox(Feature):
 
     async def count_messages(self, run: str) -> int:
         """Count the messages that were ever sent to a run."""
-        ((count,),) = await self._glance(rows, "count_signals", run=run, kind="message.received")
+        ((count,),) = await self._glance(rows, "count_messages", run=run)
         return int(count)
+
+    async def whole_inbox(self, run: str) -> list[Signal]:
+        """Read all that ever came to a run, in order; messages that have left its inbox are without their texts."""
+        return [signal_of((position, *rest)) for position, _, *rest in await self._read(whole_inbox, run)]
 
     def take(self, run: str, epoch: int, expected_seq: int, seen: int) -> asyncio.Future[Taken] | None:
         """Begin to take what came after `seen`, at this place of the journal; None where to read and append is as quick.
@@ -78,6 +83,19 @@ def inbox(run: str, after: int, limit: int) -> Asking[list[Signal]]:
     """Read what came to a run."""
     found = yield from rows("inbox", run=run, position=after, limit=limit)
     return [signal_of(row) for row in found]
+
+
+def whole_inbox(run: str) -> Asking[list[tuple[Any, ...]]]:
+    """Read the rows of all that ever came to a run, as they were before messages left its inbox, but for their texts."""
+    found = yield from rows("whole_inbox", run=run)
+    left = unpacked((yield from rows("remnants", run=run)))
+    there = {position for position, *_ in found}
+    gone = [
+        (one.position, one.signal_id, "message.received", one.topic, None, None, one.sent_at)
+        for one in left
+        if one.position not in there
+    ]
+    return sorted([*map(tuple, found), *gone], key=lambda row: row[0])
 
 
 def signal_of(row: Any) -> Signal:
@@ -105,14 +123,22 @@ class Send:
         before = yield from tx.row("signal_position", run=run, signal_id=self.signal_id)
         if before is not None:
             return int(before[0])
+        in_doubt = tx.again and has_no_key(self.signal_id)
+        if in_doubt:
+            left = unpacked((yield from tx.rows("remnants", run=run)))
+            found = next((one.position for one in left if one.signal_id == self.signal_id), None)
+            if found is not None:
+                return found
         position = yield from put_signal(tx, run, self.signal_id, self.kind, self.topic, self.value, self.data)
         if position is None:
-            found = yield from tx.row("fence", run=run)
-            if found is None:
+            row = yield from tx.row("fence", run=run)
+            if row is None:
                 raise UnknownRun(f"there is no run {run!r}")
-            raise RunFinished(f"run {run!r} is {found[0]} and takes no more messages")
+            raise RunFinished(f"run {run!r} is {row[0]} and takes no more messages")
         if self.blobs:
             yield from insert_blobs(tx, self.blobs)
+        if in_doubt:
+            yield Count("insert_remnant", packed(run, [Left(position, self.signal_id, self.topic, tx.now)]))
         yield from audit.note(tx, run, self.by, self.via, "send", {"topic": self.topic, "position": position})
         return position
 
@@ -143,6 +169,15 @@ class Take:
 
     def event(self, seq: int, kind: str, data: str | None, value: str | None, at: int) -> Event:
         return Event(seq, kind, None, json.loads(data or "{}"), value, None, at, self.epoch, self.run)
+
+
+def release(tx: Transaction, run: str, after: int, until: int) -> Asking[None]:
+    """Let messages leave the inbox that came after a position, up to another: the journal has them, and a checkpoint is behind."""
+    gone = yield from tx.rows("release_messages", run=run, position=after, end=until)
+    if gone:
+        yield Count("insert_remnant", packed(run, [Left(*row) for row in gone]))
+    if len(gone) < until - after:
+        yield from tx.rows("empty_messages", run=run, position=after, end=until)
 
 
 def wake_token(kind: str, topic: str) -> str:

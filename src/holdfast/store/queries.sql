@@ -309,12 +309,34 @@ WHERE id = :run AND status IN ('ready', 'running', 'waiting', 'paused')
 RETURNING inbox_count
 
 -- name: release_messages
--- Drop the second copies of messages that the journal has. What a fork was given in the place of others stays: forks of it look there.
+-- Take messages without a key out of the inbox that the journal has; what is not like theirs, or has a remnant already, stays.
+DELETE FROM signals
+WHERE run_id = :run AND position > :position AND position <= :end AND kind = 'message.received' AND data IS NULL
+  AND substr(signal_id, 1, 3) = 'id:' AND length(signal_id) = 19 AND ltrim(substr(signal_id, 4), '0123456789abcdef') = ''
+  AND NOT EXISTS (SELECT 1 FROM remnants WHERE remnants.run_id = :run AND remnants.position = signals.position)
+RETURNING position, signal_id, topic, sent_at
+
+-- name: empty_messages
+-- Drop the second copies of the other messages. What a fork was given in the place of others stays: forks of it look there.
 -- New rows take the place of the old ones, because SQLite gives back the room of rows, and not that of values.
 INSERT OR REPLACE INTO signals (run_id, position, signal_id, kind, topic, value, data, sent_at)
 SELECT run_id, position, signal_id, kind, topic, NULL, data, sent_at FROM signals
 WHERE run_id = :run AND position > :position AND position <= :end AND kind = 'message.received' AND value IS NOT NULL
   AND substr(signal_id, 1, 5) <> 'fork:'
+
+-- name: insert_remnant
+-- Keep what the inbox said of a stretch of messages.
+INSERT INTO remnants (run_id, position, topic, ids, sent_at, times) VALUES (:run, :position, :topic, :content, :since, :times)
+
+-- name: remnants
+-- What the inbox said of messages that may have left it.
+SELECT position, topic, ids, sent_at, times FROM remnants WHERE run_id = :run ORDER BY position
+
+-- name: count_messages
+-- How many messages ever came to a run: those in its inbox, and those that have left it.
+SELECT (SELECT count(*) FROM signals WHERE run_id = :run AND kind = 'message.received')
+  + (SELECT CAST(coalesce(sum(length(ids) / 8), 0) AS BIGINT) FROM remnants WHERE run_id = :run
+     AND NOT EXISTS (SELECT 1 FROM signals WHERE signals.run_id = :run AND signals.position = remnants.position))
 
 -- name: count_signals
 -- How many signals of a kind ever came to a run.

@@ -591,7 +591,11 @@ SELECT {notification} FROM notifications WHERE name = :name FOR UPDATE
 SELECT {notification} FROM notifications
 WHERE state = 'active' AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL) ORDER BY name FOR UPDATE
 
--- name: release_messages
+-- name: insert_remnant
+INSERT INTO remnants (run_id, position, topic, ids, sent_at, times)
+SELECT * FROM unnest(:run[], :position[], :topic[], :content[], :since[], :times[])
+
+-- name: empty_messages
 UPDATE signals SET value = NULL
 WHERE run_id = :run AND position > :position AND position <= :end AND kind = 'message.received' AND value IS NOT NULL
   AND substr(signal_id, 1, 5) <> 'fork:'
