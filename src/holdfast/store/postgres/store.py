@@ -1,8 +1,8 @@
 """The PostgreSQL store: one database, workers on any number of computers.
 
-Writes go through two connections (lanes.py, writer.py), reads through a few (readers.py), one listens (wakeups.py), and
-a worker has one more, in a thread, that shows that it lives (liveness.py). What the statements mean is at the head of
-../queries.sql, what differs here at the head of queries.sql.
+Writes go through two connections (lanes.py, writer.py), reads through a few (readers.py), one listens (wakeups.py), now and then
+one makes room (vacuum.py), and a worker has one more, in a thread, that shows that it lives (liveness.py). What the statements mean
+is at the head of ../queries.sql, what differs here at the head of queries.sql.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from holdfast.store.postgres.liveness import Liveness
 from holdfast.store.postgres.migrate import migrate, secret_of
 from holdfast.store.postgres.readers import Readers
 from holdfast.store.postgres.transactions import Loans
+from holdfast.store.postgres.vacuum import Vacuum
 from holdfast.store.postgres.wakeups import Wakeups
 from holdfast.store.store import Store, facts
 from holdfast.store.transactions import Joint, found
@@ -58,6 +59,7 @@ class PostgresStore(Store):
         passing = functools.partial(connect, self._options, durable=False)
         self._readers = Readers(functools.partial(connect, self._options), self._check_open, self._limit_of_reads)
         self._liveness = Liveness(passing, self.clock, self.worker_id, self._presence)
+        self._vacuum = Vacuum(passing)
         self._wakeups = Wakeups(passing, self.clock, self.worker_id, self._tell)
         self._writer = Lanes(self._connect_writer, self.clock, self.worker_id, deliver=self._written, died=self._died,
                              faults=faults)  # fmt: skip
@@ -119,7 +121,9 @@ class PostgresStore(Store):
         self._flush()
         await self._loans.close()
         await self._writer.stop()
-        await asyncio.gather(self._readers.close(), asyncio.to_thread(self._liveness.end), self._wakeups.close())
+        await asyncio.gather(
+            self._readers.close(), asyncio.to_thread(self._liveness.end), self._wakeups.close(), self._vacuum.close()
+        )
 
     def abandon(self) -> None:
         if self._open:
@@ -136,6 +140,7 @@ class PostgresStore(Store):
         self._liveness.abort()
         self._readers.abort()
         self._wakeups.abort()
+        self._vacuum.abort()
 
     def observe(self, commit: Callable[[int, float], None]) -> None:
         self._writer.observe(commit)
@@ -182,6 +187,10 @@ class PostgresStore(Store):
     def _written(self, results: Sequence[Result], changes: dict[str, News]) -> None:
         self._wakeups.tell(changes)  # first: callers here go on while other processes hear of it
         self._deliver(results, changes)
+        for one, _, error in results:
+            if type(one) is QueuedAppend and one.append.releases is not None and error is None:
+                after, until = one.append.releases
+                self._vacuum.left(until - after)
 
     async def _hold_lock(self) -> None:
         try:
