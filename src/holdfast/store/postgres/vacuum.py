@@ -52,7 +52,7 @@ class Vacuum:
         try:
             async with asyncio.timeout(ANSWER_S):
                 db = await self._connect()
-                await db.execute(_VACUUM.format("AUTO" if indexes else "OFF"))
+                await db.execute(_VACUUM.format("ON" if indexes else "OFF"))
                 self._rows = await db.fetchval(_ROWS)
         except (*TROUBLE, asyncpg.PostgresError) as error:
             _log.debug("the inboxes were not vacuumed: %s", str(error) or repr(error))
