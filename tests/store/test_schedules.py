@@ -42,8 +42,8 @@ async def test_each_time_is_begun_once(place: Place) -> None:
         begun: list[str] = []
         for _ in range(60):
             clock.time += 60_000
-            for ids, _ in await asyncio.gather(*[store.begin_due() for store in (one, two) * 3]):
-                begun += ids
+            for each in await asyncio.gather(*[store.begin_due() for store in (one, two) * 3]):
+                begun += each.runs
         assert len(begun) == len(set(begun)) == 20 * 60
         rows = await one.schedules()
         assert {(row.begun, row.missed) for row in rows} == {(60, 0)}
@@ -117,6 +117,36 @@ async def test_runs_that_overlap(place: Place) -> None:
             await finish(store, run)
         clock.time += 3_000
         assert (await store.begin_due()).runs == [run_of("queue", first + 60_000)]
+
+
+async def test_what_waits_for_the_run_before_begins_when_that_has_ended(place: Place) -> None:
+    """Whoever looked is told for which run it waits; so the next begins at that run's end, and not at the next look."""
+    clock = clock_at()
+    async with place.open(clock) as store:
+        await store.make_schedule(declared("queue", every="1m", overlap="queue", catch_up="all"), **HAND)
+        clock.time += 3 * 60_000
+        times = [clock.time - 30_000 - back * 60_000 for back in (2, 1, 0)]
+        assert (await store.begin_due()).runs == [run_of("queue", times[0])]
+        for at in times[1:]:
+            begun = await store.begin_due()
+            assert (begun.runs, begun.behind) == ([], {run_of("queue", at - 60_000): "queue"})
+            assert await store.begin_due(freed=["queue"]) == begun  # it goes on, whatever was heard
+            (run,) = await store.claim(["agent"], 10, 60_000)
+            await finish(store, run)
+            assert await store.begin_due() == ([], 0, {})
+            assert (await store.begin_due(freed=["queue", "unknown"])).runs == [run_of("queue", at)]
+        assert await store.begin_due(freed=["queue"]) == ([], 0, {})  # no time has come
+        assert (await store.schedule("queue")).since == times[-1] + 60_000
+
+
+async def test_times_that_are_skipped_are_skipped_together(place: Place) -> None:
+    clock = clock_at()
+    async with place.open(clock) as store:
+        await store.make_schedule(declared("skip", every="1m", overlap="skip", catch_up="all"), **HAND)
+        clock.time += 50 * 60_000
+        assert len((await store.begin_due()).runs) == 1
+        assert await store.begin_due() == ([], 49, {})
+        assert await store.next_schedule() == clock.time + 30_000
 
 
 async def test_a_run_that_has_begun_is_asked_to_stop_and_waited_for(place: Place) -> None:

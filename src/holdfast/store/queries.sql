@@ -2123,6 +2123,11 @@ SELECT {schedule} FROM schedules WHERE due_at <= :now AND NOT EXISTS (SELECT 1 F
   AND times NOT IN (SELECT value FROM json_each(:ids))
 ORDER BY due_at LIMIT :limit
 
+-- name: freed_schedules
+-- Schedules by name whose run before has ended, whether or not it is time to look at them; the rest as above.
+SELECT {schedule} FROM schedules WHERE name IN (SELECT value FROM json_each(:ids)) AND due_at IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
+
 -- name: next_schedule
 -- When the next schedule is due; never in a copy that is held.
 SELECT min(due_at) FROM schedules WHERE due_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)

@@ -92,10 +92,14 @@ def _run(row: ScheduleRow, at: int) -> NewRun:
 
 
 class Begun(NamedTuple):
-    """Outcome of times that had come: the runs that were begun, and how many were missed."""
+    """Outcome of times that had come: the runs that were begun, how many were missed, and what the others wait for.
+
+    `behind`: schedules whose next run begins when another one has ended, by that run.
+    """
 
     runs: list[str]
     missed: int
+    behind: dict[str, str]
 
 
 class Schedules(Feature):
@@ -121,14 +125,15 @@ class Schedules(Feature):
         """Begin runs for these times, whatever its times are; returns the ids of those that were not there yet."""
         return await self._submit(lambda tx: _begin_at(tx, name, times, by, via), journal=False)
 
-    async def begin_due(self, unread: dict[str, str] | None = None) -> Begun:
+    async def begin_due(self, unread: dict[str, str] | None = None, freed: Sequence[str] = ()) -> Begun:
         """Begin the runs whose times have come. Some may be left: look at `next_schedule` again.
 
         Schedules are passed over whose times cannot be read here, because of a time zone, say: others may. `unread` has these
-        times, with what is wrong with them; those that are found are added.
+        times, with what is wrong with them; those that are found are added. `freed` names schedules whose run before has ended,
+        so that they are looked at now and not later.
         """
         known = {} if unread is None else unread
-        return await self._submit(lambda tx: _begin_due(tx, known), journal=False)
+        return await self._submit(lambda tx: _begin_due(tx, known, freed), journal=False)
 
     async def next_schedule(self, unread: Iterable[str] = ()) -> int | None:
         """When the next schedule is due, of all but those with these times."""
@@ -276,14 +281,16 @@ def _begin_at(tx: Transaction, name: str, times: Sequence[int], by: str, via: st
 # Beginning
 
 
-def _begin_due(tx: Transaction, unread: dict[str, str]) -> Asking[Begun]:
+def _begin_due(tx: Transaction, unread: dict[str, str], freed: Sequence[str]) -> Asking[Begun]:
     """Begin what is due of a hundred schedules, those longest due first. Two workers at once take different ones."""
     found = yield from tx.rows("due_schedules", limit=_AT_ONCE, ids=to_json(list(unread)))
-    due_now = [ScheduleRow(*each) for each in found]
+    if freed:
+        found = [*found, *(yield from tx.rows("freed_schedules", ids=to_json(list(freed))))]
+    due_now = list({row.name: row for row in (ScheduleRow(*each) for each in found)}.values())
     unread |= {row.times: wrong for row in due_now if (wrong := problem(row.times)) is not None}
     due_now = [row for row in due_now if row.times not in unread]
     if not due_now:
-        return Begun([], 0)
+        return Begun([], 0, {})
     before = yield from _statuses(tx, [row.last_run for row in due_now if row.last_run is not None])
     plans: list[_Plan] = []
     for row in due_now:
@@ -301,7 +308,8 @@ def _begin_due(tx: Transaction, unread: dict[str, str]) -> Asking[Begun]:
     yield from audit.note_starts(tx, starts, "schedule")
     moved = [plan.moved(tx.now, created, there) for plan in plans]
     yield Count("begun_schedules", moved)
-    return Begun([run for run, _, _ in starts], sum(row[_MISSED] for row in moved))
+    behind = {plan.row.last_run: plan.row.name for plan in plans if plan.waits and plan.row.last_run is not None}
+    return Begun([run for run, _, _ in starts], sum(row[_MISSED] for row in moved), behind)
 
 
 def _statuses(tx: Transaction, runs: list[str]) -> Asking[dict[str, str]]:
@@ -320,6 +328,7 @@ class _Plan:
     since: int | None
     due_at: int | None
     missed: int
+    waits: bool  # for the run before
 
     def moved(self, now: int, created: set[str], there: set[str]) -> list[Any]:
         """The row behind these times, as `begun_schedules` takes it."""
@@ -331,7 +340,7 @@ class _Plan:
 
 
 def _plan(tx: Transaction, row: ScheduleRow, before: dict[str, str]) -> Asking[_Plan]:
-    """Say what to begin of one schedule. If its run before must end first, that is looked at again soon."""
+    """Say what to begin of one schedule. If its run before must end first, that is looked at again soon, should nobody hear of it."""
     schedule = loaded(row.times)
     assert row.since is not None  # because it is due
     jitter_ms = delayed(schedule, row.name, row.since) - row.since  # which makes no time a missed one
@@ -339,15 +348,14 @@ def _plan(tx: Transaction, row: ScheduleRow, before: dict[str, str]) -> Asking[_
     begin, since, missed, again = todo.begin, todo.next, todo.missed, 0
     if begin and schedule.overlap != "allow":  # one at a time: whether the next one may begin is seen when it has begun
         at, *later = begin
-        begin, since = [at], later[0] if later else todo.next
-        if before.get(row.last_run or "", "completed") not in FINISHED and (yield from _goes_on(tx, row, at)):
-            begin = []
-            if schedule.overlap == "skip":
-                missed += 1
-            else:
-                since, again = at, tx.now + _LOOK_AGAIN_MS
+        if before.get(row.last_run or "", "completed") in FINISHED or not (yield from _goes_on(tx, row, at)):
+            begin, since = [at], later[0] if later else todo.next
+        elif schedule.overlap == "skip":
+            begin, missed = [], missed + len(begin)
+        else:
+            begin, since, again = [], at, tx.now + _LOOK_AGAIN_MS
     due_at = None if since is None else max(delayed(schedule, row.name, since), again)
-    return _Plan(row, {at: _run(row, at) for at in begin}, since, due_at, missed)
+    return _Plan(row, {at: _run(row, at) for at in begin}, since, due_at, missed, waits=again > 0)
 
 
 def _goes_on(tx: Transaction, row: ScheduleRow, at: int) -> Asking[bool]:

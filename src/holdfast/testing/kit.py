@@ -118,6 +118,7 @@ class TestClient(Client):
         self._crashing = asyncio.Lock()
         self._over = False
         self._jumper: asyncio.Task[None] | None = None
+        self._settling = 0  # calls that let things settle: time jumps for nobody meanwhile, or it would run away from them
         self._carried: dict[str, tuple[Override, ...]] = {}
         settings = dataclasses.replace(
             settings, replace=replace, observe=self._observe, overrides=lambda root: self._carried.get(root, ())
@@ -199,7 +200,8 @@ class TestClient(Client):
     async def advance(self, duration: Duration) -> None:
         """Let this much time pass at once, then let what became due begin.
 
-        What is under way is waited for first: a timer that the agent is just setting counts from before the jump.
+        What is under way is waited for first: a timer that the agent is just setting counts from before the jump. Time passes by
+        so much and no more, also if another task of the test waits for a run meanwhile.
 
         Example:
             ```python
@@ -304,20 +306,21 @@ class TestClient(Client):
         while True:
             await asyncio.sleep(_LOOK_EVERY_S)
             self.clock.fire()
-            quiet = quiet + 1 if self._idle() and self._nothing_heard() else 0
+            quiet = quiet + 1 if self._may_jump() else 0
             if quiet < _QUIET_LOOKS:
                 continue
             quiet = 0
             with contextlib.suppress(StoreUnavailable):
                 before = self._moves()
                 due = await self._next_due()
-                if due is not None and self._idle() and self._nothing_heard() and before == self._moves():
+                if due is not None and self._may_jump() and before == self._moves():
                     self.clock.jump_to(due)
                     self._wake()
 
-    def _nothing_heard(self) -> bool:
-        """Does the test wait for a run, and has nothing happened that it is about to look at?"""
-        return bool(self._waiting) and not any(waiter.up for waiter in self._waiting)
+    def _may_jump(self) -> bool:
+        """Does nothing move, does the test wait for a run, and has nothing happened that it is about to look at?"""
+        heard = any(waiter.up for waiter in self._waiting)
+        return bool(self._waiting) and not heard and not self._settling and self._idle()
 
     def _moves(self) -> object:
         """A value that differs once any run has moved."""
@@ -347,10 +350,14 @@ class TestClient(Client):
     async def _settled(self) -> None:
         """Until what became due has begun or ended, so that the next line of the test sees its effect."""
         quiet, still, before = 0, 0, None
-        while quiet < _QUIET_LOOKS and still < _STILL_LOOKS:
-            await asyncio.sleep(_LOOK_EVERY_S)
-            quiet = quiet + 1 if self._idle() and not self._due_now() and not await self._unclaimed() else 0
-            still, before = (still + 1 if before == self._moves() and not self._writing() else 0), self._moves()
+        self._settling += 1
+        try:
+            while quiet < _QUIET_LOOKS and still < _STILL_LOOKS:
+                await asyncio.sleep(_LOOK_EVERY_S)
+                quiet = quiet + 1 if self._idle() and not self._due_now() and not await self._unclaimed() else 0
+                still, before = (still + 1 if before == self._moves() and not self._writing() else 0), self._moves()
+        finally:
+            self._settling -= 1
 
     def _writing(self) -> bool:
         """Is a write on its way?"""

@@ -51,6 +51,10 @@ class Round(abc.ABC):
     def abandon(self) -> None:  # noqa: B027 - the same
         """Drop what is under way, as a killed process would."""
 
+    def concerned(self, changes: Changes) -> bool:
+        """Does a commit concern this? One that changed much says only that: an empty name."""
+        return self.news in changes or "" in changes
+
     def wake(self) -> None:
         """Look now at what is due."""
         self._look.set()
@@ -91,10 +95,10 @@ class Round(abc.ABC):
 
 
 def hear(rounds: Iterable[Round], changes: Changes) -> None:
-    """Wake the rounds that a commit concerns. One that changed much says only that: an empty name.
+    """Wake the rounds that a commit concerns.
 
     One listener for all of them, because a store calls each listener after every commit, and nearly none concerns a round.
     """
     for each in rounds:
-        if each.news in changes or "" in changes:
+        if each.concerned(changes):
             each.wake()

@@ -13,6 +13,7 @@ from typing import Final
 
 from holdfast.errors import BadArguments
 from holdfast.runtime import AgentSpec
+from holdfast.store.changes import Changes, News
 from holdfast.store.contract import WorkerStore
 from holdfast.store.runs import NewRun
 from holdfast.store.schedules import LONGEST_INPUT, NEWS, Declared, template
@@ -26,6 +27,7 @@ from holdfast.worker.rounds import AT_ONCE, Round
 
 _log = logger("holdfast")
 _DECLARE_EVERY_S: Final = 30.0
+_MOST_BEHIND: Final = 1_000  # runs that are listened for; of others a later look finds that they have ended
 
 
 def declared_by(spec: AgentSpec) -> Declared:
@@ -55,11 +57,19 @@ class Schedules(Round):
         self._declared: list[Declared] = []
         self._declare_at = 0.0  # in the time of time.monotonic()
         self._unread: dict[str, str] = {}  # times of schedules that this process cannot read, and why
+        self._behind: dict[str, str] = {}  # schedules that wait for the end of a run, by that run
+        self._freed: set[str] = set()  # those of them whose run has ended
 
     def serve(self, served: Served) -> None:
         """Declare the schedules of these agents from now on. `BadArguments` if the arguments of one do not fit its agent."""
         self._declared, self._declare_at = [declared_by(spec) for spec in served.newest], 0.0
         self.wake()
+
+    def concerned(self, changes: Changes) -> bool:
+        """Wake this too when a run has stopped that a schedule waits for."""
+        if self._behind and not self._behind.keys().isdisjoint(changes):
+            self._freed |= {name for run, name in self._behind.items() if changes.get(run, News.GREW) >= News.STOPPED}
+        return bool(self._freed) or super().concerned(changes)
 
     async def turn(self) -> int | None:
         """Begin what is due."""
@@ -70,15 +80,18 @@ class Schedules(Round):
         return due if due is None or not await self._begin(due) else AT_ONCE
 
     async def _begin(self, due: int) -> bool:
-        """Begin what is due, if the first is; may there be more?"""
+        """Begin what is due, if the first is, or waits no more; was anything done, so that there may be more?"""
         late_ms = self._store.clock.now() - due
-        if late_ms < 0:
+        if late_ms < 0 and not self._freed:
             return False
-        known = len(self._unread)
-        runs, missed = await self._store.begin_due(self._unread)
+        known, freed, self._freed = len(self._unread), sorted(self._freed), set()
+        runs, missed, behind = await self._store.begin_due(self._unread, freed)
         for times, problem in list(self._unread.items())[known:]:
             _log.warning(
                 "this worker leaves schedules with the times %s to others, which begin their runs: %s", times, problem
             )
-        self._measures.begin(len(runs), missed, late_ms / 1000)
-        return bool(runs) or len(self._unread) > known
+        self._behind |= behind
+        while len(self._behind) > _MOST_BEHIND:
+            del self._behind[next(iter(self._behind))]
+        self._measures.begin(len(runs), missed, max(late_ms, 0) / 1000)
+        return bool(runs or missed or behind) or len(self._unread) > known

@@ -525,6 +525,11 @@ SELECT {schedule} FROM schedules WHERE due_at <= :now AND NOT EXISTS (SELECT 1 F
   AND times NOT IN (SELECT value FROM json_each(:ids))
 ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
 
+-- name: freed_schedules
+SELECT {schedule} FROM schedules WHERE name IN (SELECT value FROM json_each(:ids)) AND due_at IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
+FOR UPDATE SKIP LOCKED
+
 -- name: insert_runs
 INSERT INTO runs (id, uid, agent, status, input, version, queue, due_at, parent_id, parent_key, root_id, labels,
                   created_at, updated_at, priority, limit_key, limit_n, rate_key, rate_n, rate_ms, singleton_key, budget,
