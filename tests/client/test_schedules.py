@@ -79,7 +79,7 @@ async def test_what_serve_brings_is_a_deploy():
         await hf.serve(later)
         await hf.advance("1h")
         (info,) = await hf.schedules()
-        assert (info.times, info.begun) == ("every 3600s", 1)
+        assert (info.times, info.begun) == ("every 1h", 1)
         assert await hf.get(info.last_run).result() == "ops"
 
 
@@ -90,6 +90,21 @@ async def test_arguments_that_do_not_fit_are_refused_when_a_worker_starts(tmp_pa
     with pytest.raises(BadArguments, match="team"):
         async with holdfast.open(f"sqlite:{tmp_path / 'a.db'}", agents=[needs]):
             pass
+
+
+async def test_a_run_that_its_schedule_replaces_says_who_cancelled_it():
+    @holdfast.agent(schedule=Schedule(every="1h", overlap="cancel"))
+    async def long() -> None:
+        await holdfast.sleep("3h")
+
+    async with holdfast.testing.open(agents=[long]) as hf:
+        await hf.advance("1h")
+        (first,) = await hf.runs()
+        await hf.advance("1h")
+        info = await hf.get(first.id).info()
+        assert (info.status, info.reason) == ("cancelled", "cancelled by schedule: 'long' begins its next run")
+        (deed,) = [deed for deed in await hf.audit(run=first.id) if deed.action == "cancel"]
+        assert (deed.by, deed.via, deed.data["reason"]) == ("schedule", "schedule", "'long' begins its next run")
 
 
 async def test_made_and_steered_by_hand():

@@ -11,7 +11,7 @@ async def test_made_steered_and_begun(site):
     made = await site.post("/api/schedules/s", {"agent": "twice", "every": "1h", "args": {"n": 21}})
     assert (made["schedule"]["name"], made["schedule"]["times"], len(made["schedule"]["next"])) == (
         "s",
-        "every 3600s",
+        "every 1h",
         5,
     )
     assert datetime.fromisoformat(made["schedule"]["next"][0]).minute == 0

@@ -139,6 +139,37 @@ async def test_what_waits_for_the_run_before_begins_when_that_has_ended(place: P
         assert (await store.schedule("queue")).since == times[-1] + 60_000
 
 
+async def test_times_that_wait_are_missed_when_a_schedule_is_paused_deleted_retired_or_has_other_times(
+    place: Place,
+) -> None:
+    """They were counted nowhere: what waits for the run before is not begun any more, and a person is to see that."""
+    clock = clock_at()
+    async with place.open(clock) as store:
+        await store.publish([("agent", None, "{}")])
+        waits = {"every": "1m", "overlap": "queue", "catch_up": "all"}
+        for name in ("paused", "deleted", "changed", "same"):
+            await store.make_schedule(declared(name, **waits), **HAND)
+        await store.declare_schedules([declared("retired", digest="1", **waits)])
+        clock.time += 3 * 60_000
+        while (await store.begin_due()).runs:
+            pass
+        assert (await store.steer_schedule("paused", "paused", **HAND)).missed == 2
+        clock.time += 60_000  # what comes while it is paused is not missed: nobody wants it
+        assert (await store.steer_schedule("paused", "active", **HAND)).missed == 2
+        assert (await store.make_schedule(declared("changed", every="2m"), **HAND)).missed == 3
+        changed = await store.make_schedule(declared("same", input='{"a": 1}', **waits), **HAND)
+        assert (changed.missed, changed.since) == (
+            0,
+            clock.time // 60_000 * 60_000 - 2 * 60_000,
+        )  # its times are as they were
+        await store.declare_schedules([none("retired")])
+        assert ((await store.schedule("retired")).state, (await store.schedule("retired")).missed) == ("retired", 3)
+        await store.delete_schedule("deleted", **HAND)
+        told = {deed["data"]["schedule"]: deed["data"].get("missed") for deed in await store.audit(limit=1000)
+                if deed["action"] in ("paused_schedule", "delete_schedule")}  # fmt: skip
+        assert (told["paused"], told["deleted"]) == (2, 3)
+
+
 async def test_times_that_are_skipped_are_skipped_together(place: Place) -> None:
     clock = clock_at()
     async with place.open(clock) as store:
@@ -371,7 +402,7 @@ async def written(store, office: Declared) -> None:
     def work(tx):
         yield from tx.rows(
             "put_schedule", name=office.name, agent=office.agent, times=office.times, run=office.run, digest="", made_by="",
-            state="active", since=tx.now - 1, due_at=tx.now - 1,
+            state="active", since=tx.now - 1, due_at=tx.now - 1, missed=0,
         )  # fmt: skip
 
     await store._submit(work, journal=False)

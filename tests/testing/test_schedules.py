@@ -43,7 +43,7 @@ def times_of(runs: list[holdfast.RunInfo]) -> list[datetime]:
 @pytest.mark.parametrize("park", [True, False], ids=["parked", "in memory"])
 @pytest.mark.parametrize("way", WAYS)
 async def test_advance_moves_time_by_what_it_says_while_another_task_waits_for_a_run(way, park):
-    """The task lets time jump whenever every run waits. While time is moved by hand it does not: it would run away with schedules."""
+    """The task lets time jump when every run waits; not while it is moved by hand, or it would run away with schedules."""
     agents = [ticking(way, "12s", catch_up="all"), asks]
     async with holdfast.testing.open(agents=agents, park=park) as hf, asyncio.timeout(60):
         run = await hf.start(asks)

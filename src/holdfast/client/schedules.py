@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, Final
 
 from holdfast.client.base import Base
 from holdfast.errors import BadArguments
 from holdfast.store.schedules import LONGEST_INPUT, Declared, ScheduleRow, template
+from holdfast.values.codec import UNTYPED
 from holdfast.words.durations import epoch_ms, from_day, moment
-from holdfast.words.schedules import Schedule, checked_name, checked_schedule, loaded, problem, stored, times, words_of
+from holdfast.words.schedules import (
+    Schedule,
+    checked_name,
+    checked_schedule,
+    loaded,
+    passed,
+    problem,
+    run_of,
+    stored,
+    times,
+    words_of,
+)
 
 NEXT: Final = 5  # times that are shown
 _LOOK: Final = "`holdfast schedules` shows what there is"
@@ -33,7 +46,7 @@ class ScheduleInfo:
         declared: Whether an agent's code declares it; otherwise a person made it.
         overlap: What happens if the run before has not ended.
         catch_up: What happens to times that passed while no worker was there.
-        next: Its next five times; empty unless it is active.
+        next: Its next five times, which have not come yet; empty unless it is active.
         due_at: When the next run begins: its time and the jitter.
         last_at: The time of the run that was begun last.
         last_run: That run.
@@ -41,6 +54,9 @@ class ScheduleInfo:
         begun: How many runs it began.
         missed: How many times were passed over.
         problem: Why this process cannot tell its next times: it lacks the time zone, say. Workers that have it begin the runs.
+        jitter_s: By how much a run may begin later than its time, in seconds.
+        args: The arguments of its runs, by name, as plain data.
+        waiting: How many times have come and will begin, but have not: the run before goes on, or no worker is there.
 
     Example:
         ```python
@@ -64,6 +80,9 @@ class ScheduleInfo:
     begun: int
     missed: int
     problem: str | None = None
+    jitter_s: float = 0.0
+    args: dict[str, Any] = field(default_factory=dict, hash=False)
+    waiting: int = 0
 
 
 class ScheduleHandle:
@@ -100,7 +119,7 @@ class ScheduleHandle:
         return await _told(self._client, await self._client.store.schedule(self.name))
 
     async def pause(self) -> ScheduleInfo:
-        """Begin no more runs, also after deploys, until `resume`. Runs that go on are left alone.
+        """Begin no more runs, also after deploys, until `resume`. Runs that go on are left alone; times that wait are missed.
 
         Raises:
             UnknownSchedule: There is no such schedule.
@@ -153,8 +172,15 @@ class ScheduleHandle:
         at = client.store.clock.now() // 1000 * 1000
         ids = await client._written(client.store.begin_at(self.name, [at], **client._author()), _LOOK)
         if not ids:
+            made = run_of(self.name, at)
+            if await client.store.run(made) is not None:
+                raise BadArguments(
+                    f"schedule {self.name!r} has begun {made!r} in this very second; try again in the next"
+                )
+            agent = (await client.store.schedule(self.name)).agent
             raise BadArguments(
-                f"schedule {self.name!r} has begun a run in this very second, or its agent is a singleton that runs"
+                f"schedule {self.name!r} begins nothing now: its agent {agent!r} is a singleton, and a run of it has not ended. "
+                f"`holdfast runs --agent {agent}` shows it"
             )
         return ids[0]
 
@@ -180,8 +206,9 @@ class ScheduleHandle:
         start, end = from_day(start), from_day(end)
         first, until, now = epoch_ms(start), epoch_ms(end), client.store.clock.now()
         if not first <= until <= now + _APART_MS:
+            wrong = "the end is before the start" if until < first else "the end is in the future"
             raise BadArguments(
-                f"backfill({start.isoformat()}, {end.isoformat()}): give a start, and an end behind it that is past"
+                f"backfill({start.isoformat()}, {end.isoformat()}): {wrong}. Give a start, and an end behind it that is past"
             )
         schedule, until = loaded((await client.store.schedule(self.name)).times), min(until, now)
         wanted = list(
@@ -241,7 +268,8 @@ class Schedules(Base):
         run = await self._scheduled_run(agent, wanted.args)
         if len(run.input) > LONGEST_INPUT:
             raise BadArguments(
-                f"the arguments of a schedule are at most {LONGEST_INPUT:,} characters; these are {len(run.input):,}"
+                f"the arguments of a schedule are at most {LONGEST_INPUT:,} characters; these are {len(run.input):,}. Give where "
+                "the data is, and let the agent read it"
             )
         made = Declared(named, run.agent, stored(wanted), template(run), "")
         await self._written(self.store.make_schedule(made, **self._author()), _LOOK)
@@ -282,17 +310,26 @@ async def _all(client: Base) -> AsyncIterator[ScheduleRow]:
 
 
 async def _told(client: Base, row: ScheduleRow) -> ScheduleInfo:
-    wrong, coming = problem(row.times), list[int]()
+    wrong, coming, waiting = problem(row.times), list[int](), 0
     told = words_of(row.times)
     if wrong is None:
         schedule = loaded(row.times)
-        told = str(schedule), schedule.overlap, schedule.catch_up
+        told = str(schedule), schedule.overlap, schedule.catch_up, schedule.jitter_ms
         if row.state == "active" and row.since is not None:
-            coming = list(itertools.islice(times(schedule, row.since - 1), NEXT))
+            now = client.store.clock.now()
+            waiting = passed(schedule, row.name, row.since, now)
+            coming = list(itertools.islice(times(schedule, now if waiting else row.since - 1), NEXT))
+            waiting = waiting if schedule.catch_up == "all" else min(waiting, 1)  # the others count as missed
     last = None if row.last_run is None else await client.store.run(row.last_run)
     return ScheduleInfo(
         row.name, row.agent, told[0], row.state, bool(row.digest), told[1], told[2],
         tuple(map(moment, coming)), None if row.due_at is None else moment(row.due_at),
         None if row.last_at is None else moment(row.last_at), row.last_run, None if last is None else last.status,
-        row.begun, row.missed, wrong,
+        row.begun, row.missed, wrong, told[3] / 1000, _arguments(row), waiting,
     )  # fmt: skip
+
+
+def _arguments(row: ScheduleRow) -> dict[str, Any]:
+    """Read the arguments of a schedule's runs, as far as plain data goes: the agent's types may not be here."""
+    found = UNTYPED.load(json.loads(row.run)["input"])
+    return found if isinstance(found, dict) else {}

@@ -353,4 +353,5 @@ class Control:
 
 def _said(request: dict[str, Any], what: str) -> str:
     """A request in words: what was done, by whom and why."""
-    return f"{what} by {request['by']}" + (f": {request['reason']}" if request["reason"] else "")
+    by, reason = request["by"], request["reason"]
+    return f"{what} by {by or 'somebody'}" + (f": {reason}" if reason else "")

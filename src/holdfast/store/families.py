@@ -66,7 +66,7 @@ def below(tx: Transaction, run: str) -> Asking[list[tuple[int, RunRow]]]:
 
 def told(by: str, reason: str, what: str) -> str:
     """Word the reason as the row keeps it."""
-    return f"{what} by {by}" + (f": {reason}" if reason else "")
+    return f"{what} by {by or 'somebody'}" + (f": {reason}" if reason else "")
 
 
 def halt(

@@ -2092,15 +2092,17 @@ SELECT {schedule} FROM schedules WHERE name > :after ORDER BY name LIMIT :limit
 
 -- name: put_schedule
 -- Write a schedule, a new one or another in its place.
-INSERT INTO schedules (name, agent, times, run, digest, state, since, due_at, made_by, created_at, updated_at)
-VALUES (:name, :agent, :times, :run, :digest, :state, :since, :due_at, :made_by, :now, :now)
+INSERT INTO schedules (name, agent, times, run, digest, state, since, due_at, missed, made_by, created_at, updated_at)
+VALUES (:name, :agent, :times, :run, :digest, :state, :since, :due_at, :missed, :made_by, :now, :now)
 ON CONFLICT (name) DO UPDATE SET
   agent = excluded.agent, times = excluded.times, run = excluded.run, digest = excluded.digest, state = excluded.state,
-  since = excluded.since, due_at = excluded.due_at, made_by = excluded.made_by, updated_at = excluded.updated_at
+  since = excluded.since, due_at = excluded.due_at, missed = schedules.missed + excluded.missed, made_by = excluded.made_by,
+  updated_at = excluded.updated_at
 
 -- name: set_schedule
 -- Pause a schedule, let it go on, or retire it.
-UPDATE schedules SET state = :state, since = :since, due_at = :due_at, digest = :digest, updated_at = :now WHERE name = :name
+UPDATE schedules SET state = :state, since = :since, due_at = :due_at, digest = :digest, missed = missed + :missed, updated_at = :now
+WHERE name = :name
 
 -- name: begun_schedules
 -- Move schedules on behind the times that were dealt with.

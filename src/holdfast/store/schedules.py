@@ -7,6 +7,9 @@ has all that a run is created with, so a worker need not know the agent.
 Deploys. A schedule that an agent declares is what the newest code declares (declarations.py). To serve the agent without
 a schedule is a declaration too, which retires it. Whether a person has paused it is no part of any of this.
 
+Times that have come and were not begun, because they wait for the run before or for a worker, are not kept when a schedule is
+paused, deleted or retired, or gets other times: they count as missed.
+
 Clocks. A clock that was ahead has moved schedules on to times that are far away once it is right again. Such rows say that they
 were written in the future, and are set to their next time.
 
@@ -28,14 +31,14 @@ from holdfast.store.runs import NewRun, insert_runs
 from holdfast.store.work import Asking, Count, Feature, Transaction, rows, to_json
 from holdfast.words.limits import Lane
 from holdfast.words.model import FINISHED
-from holdfast.words.schedules import delayed, due, loaded, next_time, problem, run_of
+from holdfast.words.schedules import delayed, due, loaded, next_time, passed, problem, run_of
 
 _AT_ONCE: Final = 100  # schedules, and times of one schedule, in a transaction
 _LOOK_AGAIN_MS: Final = 2_000  # whether the run before has ended
 LONGEST_INPUT: Final = 30_000  # characters of the arguments: they stand in the row
 NEWS: Final = " schedules"  # under this name listeners hear of a change; no run has it
 _AHEAD_MS: Final = 10_000  # by which clocks may differ
-_NOBODY: Final = "schedule"  # starts runs of schedules that agents declare
+_NOBODY: Final = "schedule"  # starts runs of schedules that agents declare, and cancels those that another one replaces
 _GRACE_MS: Final = 10_000  # for a run that its schedule cancels
 
 
@@ -189,7 +192,10 @@ def _declare(tx: Transaction, declared: Sequence[Declared]) -> Asking[None]:
         if each.times:
             yield from _put(tx, each, before, "")
         else:
-            yield from tx.rows("set_schedule", name=each.name, state="retired", since=None, due_at=None, digest="")
+            missed = 0 if before is None else _unbegun(tx, before)
+            yield from tx.rows(
+                "set_schedule", name=each.name, state="retired", since=None, due_at=None, digest="", missed=missed
+            )
 
 
 def _set_right(tx: Transaction, row: ScheduleRow) -> Asking[ScheduleRow]:
@@ -199,24 +205,41 @@ def _set_right(tx: Transaction, row: ScheduleRow) -> Asking[ScheduleRow]:
     schedule = loaded(row.times)
     since = None if row.since is None else next_time(schedule, tx.now)
     due_at = None if row.due_at is None or since is None else delayed(schedule, row.name, since)
-    yield from tx.rows("set_schedule", name=row.name, state=row.state, since=since, due_at=due_at, digest=row.digest)
+    yield from tx.rows(
+        "set_schedule", name=row.name, state=row.state, since=since, due_at=due_at, digest=row.digest, missed=0
+    )
     tx.changed(NEWS)
     return replace(row, since=since, due_at=due_at, updated_at=tx.now)
 
 
-def _put(tx: Transaction, new: Declared, before: ScheduleRow | None, by: str) -> Asking[None]:
-    """Write a schedule. Its times count from now on; one that a person has paused stays paused."""
+def _unbegun(tx: Transaction, row: ScheduleRow) -> int:
+    """Count the times that have come and were not begun, as far as they can be read here."""
+    if row.state != "active" or row.since is None or problem(row.times) is not None:
+        return 0
+    return passed(loaded(row.times), row.name, row.since, tx.now)
+
+
+def _put(tx: Transaction, new: Declared, before: ScheduleRow | None, by: str) -> Asking[int]:
+    """Write a schedule. Its times count from now on; one that a person has paused stays paused. Returns how many are missed."""
     tx.changed(NEWS)
     schedule = loaded(new.times)
     paused = before is not None and before.state == "paused"
-    since = next_time(schedule, tx.now)
+    since, missed = next_time(schedule, tx.now), 0
     if before is not None and before.since is not None and before.times == new.times:
         since = before.since  # only what its runs are created with is new
+    elif before is not None:
+        missed = _unbegun(tx, before)
     yield from tx.rows(
         "put_schedule", name=new.name, agent=new.agent, times=new.times, run=new.run, digest=new.digest, made_by=by,
         state="paused" if paused else "active", since=since,
-        due_at=None if paused or since is None else delayed(schedule, new.name, since),
+        due_at=None if paused or since is None else delayed(schedule, new.name, since), missed=missed,
     )  # fmt: skip
+    return missed
+
+
+def _told(name: str, missed: int, **more: str) -> dict[str, Any]:
+    """Data of the audit's row."""
+    return {"schedule": name, **more} | ({"missed": missed} if missed else {})
 
 
 # By hand
@@ -229,26 +252,30 @@ def _make(tx: Transaction, made: Declared, by: str, via: str) -> Asking[Schedule
         raise BadArguments(
             f"agent {before.agent!r} declares the schedule {made.name!r} in its code: change it there, or give yours another name"
         )
-    yield from _put(tx, made, before, by)
-    yield from audit.note(
-        tx, "", by, via, "schedule", {"schedule": made.name, "agent": made.agent, "times": made.times}
-    )
+    missed = yield from _put(tx, made, before, by)
+    told = _told(made.name, missed, agent=made.agent, times=made.times)
+    yield from audit.note(tx, "", by, via, "schedule", told)
     return ScheduleRow(*(yield from tx.row("lock_schedule", name=made.name)))
 
 
 def _steer(tx: Transaction, name: str, state: str, by: str, via: str) -> Asking[ScheduleRow]:
     row = yield from _existing(tx, name)
     if row.state == "retired":
-        raise BadArguments(f"schedule {name!r} is retired: no agent declares it any more")
+        raise BadArguments(
+            f"schedule {name!r} is retired: agent {row.agent!r} is served without it. Start a worker whose code declares it, or "
+            f"forget it with `holdfast schedules {name} --delete`"
+        )
     if row.state != state:
         tx.changed(NEWS)
-        since, due_at = row.since, None
+        since, due_at, missed = row.since, None, _unbegun(tx, row)
         if state != "paused":
             schedule = loaded(row.times)
             since = next_time(schedule, tx.now)
             due_at = None if since is None else delayed(schedule, name, since)
-        yield from tx.rows("set_schedule", name=name, state=state, since=since, due_at=due_at, digest=row.digest)
-        yield from audit.note(tx, "", by, via, f"{state}_schedule", {"schedule": name})
+        yield from tx.rows(
+            "set_schedule", name=name, state=state, since=since, due_at=due_at, digest=row.digest, missed=missed
+        )
+        yield from audit.note(tx, "", by, via, f"{state}_schedule", _told(name, missed))
     return ScheduleRow(*(yield from tx.row("lock_schedule", name=name)))
 
 
@@ -260,7 +287,7 @@ def _delete(tx: Transaction, name: str, by: str, via: str) -> Asking[None]:
         )
     yield from tx.rows("delete_schedule", name=name)
     yield from tx.rows("forget_schedule", name=name)
-    yield from audit.note(tx, "", by, via, "delete_schedule", {"schedule": name})
+    yield from audit.note(tx, "", by, via, "delete_schedule", _told(name, _unbegun(tx, row)))
 
 
 def _begin_at(tx: Transaction, name: str, times: Sequence[int], by: str, via: str) -> Asking[list[str]]:
@@ -340,7 +367,7 @@ class _Plan:
 
 
 def _plan(tx: Transaction, row: ScheduleRow, before: dict[str, str]) -> Asking[_Plan]:
-    """Say what to begin of one schedule. If its run before must end first, that is looked at again soon, should nobody hear of it."""
+    """Say what to begin of one schedule. If its run before must end first, that is looked at again soon."""
     schedule = loaded(row.times)
     assert row.since is not None  # because it is due
     jitter_ms = delayed(schedule, row.name, row.since) - row.since  # which makes no time a missed one
@@ -362,6 +389,6 @@ def _goes_on(tx: Transaction, row: ScheduleRow, at: int) -> Asking[bool]:
     """Does the run before go on, also when it was asked to stop, as some schedules have it? It is asked once."""
     if loaded(row.times).overlap != "cancel" or row.last_run is None:
         return True
-    why, request = f"schedule {row.name!r} begins its next run", f"schedule:{run_of(row.name, at)}"
-    stop = Cancel(row.last_run, "", "schedule", why, _GRACE_MS, request, insist=False)
+    why, request = f"{row.name!r} begins its next run", f"schedule:{run_of(row.name, at)}"
+    stop = Cancel(row.last_run, _NOBODY, "schedule", why, _GRACE_MS, request, insist=False)
     return (yield from stop(tx)) != "cancelled"

@@ -118,7 +118,9 @@ class TestClient(Client):
         self._crashing = asyncio.Lock()
         self._over = False
         self._jumper: asyncio.Task[None] | None = None
-        self._settling = 0  # calls that let things settle: time jumps for nobody meanwhile, or it would run away from them
+        self._settling = (
+            0  # calls that let things settle: time jumps for nobody meanwhile, or it would run away from them
+        )
         self._carried: dict[str, tuple[Override, ...]] = {}
         settings = dataclasses.replace(
             settings, replace=replace, observe=self._observe, overrides=lambda root: self._carried.get(root, ())

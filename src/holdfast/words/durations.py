@@ -66,6 +66,17 @@ def milliseconds(duration: Duration) -> int:
     return math.ceil(seconds(duration) * 1000)
 
 
+def written(span_ms: int) -> str:
+    """Write a length of time as people write it, and as `seconds` reads it again: '15m', '1h30m', '1.5s', '250ms'."""
+    if span_ms < 1000:
+        return f"{span_ms}ms" if span_ms else "0s"
+    parts, rest = "", span_ms
+    for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000)):
+        count, rest = divmod(rest, length)
+        parts += f"{count}{unit}" if count else ""
+    return parts + (f"{rest / 1000:g}s" if rest else "")
+
+
 def epoch_ms(moment: datetime) -> int:
     """A moment as milliseconds since 1970; naive datetimes are refused, because they name no moment."""
     if not isinstance(moment, datetime):

@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from holdfast.errors import BadArguments
 from holdfast.values.text import short
-from holdfast.words.durations import Duration, milliseconds
+from holdfast.words.durations import Duration, milliseconds, written
 from holdfast.words.model import is_awkward
 
 Overlap = Literal["skip", "queue", "cancel", "allow"]
@@ -44,7 +44,7 @@ class Schedule:
             months are known. A time that the change to summer time leaves out is begun when the clocks have moved; one that
             comes twice in autumn is begun once, unless the line is about every hour.
         every: The length of time from one to the next, instead of a cron line.
-        tz: The time zone of a cron line.
+        tz: The time zone of a cron line; `every` has none.
         jitter: Each run begins up to so much later, always as much at the same time: many schedules do not begin at once.
         overlap: If the run before has not ended: "skip" the time, "queue" a run behind it, "cancel" it first, or "allow" both.
         catch_up: Of times that passed while no worker was there, begin the "last", "all" or "none".
@@ -85,8 +85,15 @@ class Schedule:
             )
         every_ms = 0 if every is None else milliseconds(every)
         if every is not None and every_ms < _SHORTEST_MS:
-            raise BadArguments(f"every={short(every)}: a schedule begins a run each second at the most")
+            raise BadArguments(
+                f"every={short(every)}: a schedule begins a run each second at the most; write every='1s', and let each do more"
+            )
         zone = _zone(tz)
+        if every is not None and tz != "UTC":
+            raise BadArguments(
+                f"tz={short(tz)} is for cron lines: every= counts from 1970, in UTC. For a time of day there write a cron line, as "
+                f"in Schedule('0 7 * * *', tz={short(tz)})"
+            )
         if cron is not None:
             cron = _checked_cron(cron, zone)
         if overlap not in _OVERLAPS:
@@ -102,7 +109,7 @@ class Schedule:
 
     def __str__(self) -> str:
         if self.cron is None:
-            return f"every {self.every_ms / 1000:g}s"
+            return f"every {written(self.every_ms)}"
         return self.cron if self.tz == "UTC" else f"{self.cron} {self.tz}"
 
 
@@ -147,7 +154,7 @@ def _checked_cron(cron: object, zone: ZoneInfo) -> str:
             f"{short(cron)} is not a cron line: {error}. It has five fields, as in '0 7 * * mon-fri'"
         ) from None
     except StopIteration:
-        raise BadArguments(f"{short(cron)} names a day that never comes") from None
+        raise BadArguments(f"{short(cron)} names a day that never comes; look at its day and its month") from None
     return line
 
 
@@ -263,6 +270,11 @@ def _count(schedule: Schedule, since: int, before: int) -> int:
     return found
 
 
+def passed(schedule: Schedule, name: str, since: int, now: int) -> int:
+    """Count the times from `since` on whose moment has come, jitter included; a thousand stand for any more."""
+    return _count(schedule, since, now - (delayed(schedule, name, since) - since) + 1)
+
+
 def delayed(schedule: Schedule, name: str, at: int) -> int:
     """Find the moment at which the run of a time begins: later by the jitter, which is always the same for it."""
     if not schedule.jitter_ms:
@@ -305,8 +317,11 @@ def problem(text: str) -> str | None:
     return None
 
 
-def words_of(text: str) -> tuple[str, str, str]:
-    """Tell of a schedule that `stored` wrote what can be told although it cannot be read: its times, `overlap` and `catch_up`."""
+def words_of(text: str) -> tuple[str, str, str, int]:
+    """Tell of a schedule that `stored` wrote what can be told although it cannot be read.
+
+    These are its times, `overlap`, `catch_up` and the jitter in milliseconds.
+    """
     told = json.loads(text)
     line = " ".join(str(told[name]) for name in ("cron", "tz") if told.get(name) not in (None, "UTC"))
-    return line, told.get("overlap", ""), told.get("catch_up", "")
+    return line, told.get("overlap", ""), told.get("catch_up", ""), told.get("jitter_ms", 0)
