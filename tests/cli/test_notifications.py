@@ -65,9 +65,9 @@ def test_what_is_refused(cli):
     cli("notify", "x", "--to", "mailto:a@b.c", "--kind", "run.failed")
     for words, told in (
         (["nobody"], "there is no notification 'nobody'"), (["x", "--pause", "--resume"], "give one of"),
-        (["--test"], "name the notification"), (["x", "--kind", "run.failed"], "are of --to"),
+        (["--test"], "name the notification"), (["x", "--kind", "run.failed"], "are for --to"),
         (["x", "--to", "https://x.y/", "--kind", "run.failed", "--secret", "whsec_x"], "by the variable"),
-        (["x", "--to", "https://x.y/", "--secret", "env:X"], "say of what is told"), (["x", "--replay", "m"], "has no message 'm'"),
+        (["x", "--to", "https://x.y/", "--secret", "env:X"], "say of what it is told"), (["x", "--replay", "m"], "has no message 'm'"),
     ):  # fmt: skip
         refused = cli("notify", *words)
         assert refused.exit_code != 0

@@ -1,11 +1,14 @@
 """`holdfast triggers`: all that starts by itself, what came, and what became of it; replayed and forgotten at a terminal."""
 
 import asyncio
+import re
 
 import pytest
 
 import holdfast
-from holdfast import Delivery, Schedule, Start, Verify
+from holdfast import Delivery, On, Schedule, Start, Verify, on
+from holdfast.cli.triggers import declared_words
+from holdfast.words.announcements import stored
 
 STORE = "sqlite:holdfast.db"
 
@@ -45,8 +48,8 @@ def served(*came, agents=(mail, hourly)):
 def test_all_in_one_list(cli):
     served(("good", b"hello"), ("bad1", b"x"))
     listed = cli("triggers").stdout
-    assert "hmac env:MAIL_SECRET" in listed
-    assert "hourly, every 3600s" in listed
+    assert 'Verify.hmac("env:MAIL_SECRET"' in listed
+    assert "hourly, every 1h" in listed
     assert "`holdfast triggers NAME --status dead` says why" in listed
     assert "what comes for it waits" in listed  # its worker is gone
     told = cli.json("triggers")
@@ -58,9 +61,8 @@ def test_all_in_one_list(cli):
 def test_one_and_what_came_for_it(cli):
     served(("good", b"hello"), ("none", b""), ("bad1", b"x"), ("long", b"y" * 5_000), ("bytes", b"\xff"))
     shown = cli("triggers", "mail").stdout
-    assert (
-        "mail: webhook, hmac env:MAIL_SECRET; 0 waiting, 1 dead, 4 done in 30 days; workers with its code: 0." in shown
-    )
+    assert 'mail: webhook, Verify.hmac("env:MAIL_SECRET", header="x-mail").' in shown
+    assert "0 waiting, 1 dead, 4 done in 30 days; workers with its code: 0." in shown
     assert "started: mail@good" in shown
     assert "nothing was to be done" in shown
     assert "ValueError: no such box" in shown
@@ -80,13 +82,49 @@ def test_one_and_what_came_for_it(cli):
     assert "None of its deliveries is new." in cli("triggers", "mail", "--status", "new").stdout
 
 
-def test_ids_are_whole_however_narrow_the_terminal_is(cli, monkeypatch):
-    """They are copied into commands."""
-    long = "ev_" + "0123456789abcdef" * 4 + "-all"
-    served((long, b"hello"))
-    monkeypatch.setenv("COLUMNS", "80")
-    shown = cli("triggers", "mail").stdout
-    assert long in "".join(line[:40].split(" ")[0] for line in shown.splitlines())
+@pytest.mark.parametrize("columns", [100, 80, 40])
+def test_ids_are_whole_however_narrow_the_terminal_is(terminal, person, monkeypatch, columns):
+    """They are copied into commands, so no other line begins within one."""
+    monkeypatch.chdir(terminal.folder)
+    monkeypatch.delenv("COLUMNS")
+    long = "ev_" + "0123456789abcdef" * 3
+    served((long, b"hello"), ("bad1", b"x"))
+    for words, ids in (
+        (["triggers", "mail"], [long, "bad1"]),
+        (["triggers"], ["mail", "hourly"]),
+        (["schedules"], ["hourly"]),
+        (["runs"], [f"mail@{long}"]),
+        (["audit"], [f"mail@{long}"]),
+    ):
+        ana = person(*words, columns=columns)
+        assert ana.leaves()[1] == 0
+        for id in ids:
+            assert re.search(rf"(?<!\S){id}(?!\S)", ana.screen), (words, ana.screen)
+    assert long in terminal.run("triggers", "mail")[1]  # in a pipe each is one line
+
+
+def test_what_is_declared_is_shown_as_it_is_written():
+    """Durations are stored in milliseconds, a verifier as all its parts."""
+    for declared, shown in (
+        (on.webhook("a", verify=Verify.github("env:ONE", "env:TWO"), max_bytes=10),
+         'Verify.github("env:ONE", "env:TWO"), max_bytes=10'),
+        (on.webhook("a", verify=Verify.standard("env:ONE")), 'Verify.standard("env:ONE")'),
+        (on.webhook("a", verify=Verify.slack("env:ONE", tolerance="90s")), 'Verify.slack("env:ONE", tolerance="1m30s")'),
+        (on.webhook("a", verify=Verify.bearer("env:ONE", id="X-Id")), 'Verify.bearer("env:ONE", id="x-id")'),
+        (on.webhook("a", verify=Verify.hmac("env:ONE", header="X-Me", signed="{timestamp}.{body}", timestamp="X-At", prefix="v0=")),
+         'Verify.hmac("env:ONE", header="x-me", signed="{timestamp}.{body}", timestamp="x-at", prefix="v0=")'),
+        (on.files("in/*.txt", settle="1s"), 'in/*.txt, settle="1s"'),
+        (on.files("in/*.txt"), "in/*.txt"),
+        (on.queue("redis://127.0.0.1:6379/orders", id="order_id", in_flight=7, redeliver="2m"),
+         'redis://127.0.0.1:6379/orders, id="order_id", in_flight=7, redeliver="2m"'),
+        (on.queue("nats://worker:env:PASSWORD@127.0.0.1/orders"), "nats://worker@127.0.0.1/orders"),
+    ):  # fmt: skip
+        assert declared_words(declared(mail.fn).spec.config) == shown
+    for event, shown in (
+        (On("page.edited", debounce="10s", by="page"), 'page.edited, debounce="10s", by="page"'),
+        (On("order.paid", batch=holdfast.Batch(100, "5s"), if_=bool), 'order.paid, if_=..., batch=Batch(100, "5s")'),
+    ):
+        assert declared_words(stored(event)) == shown
 
 
 def test_replayed_and_forgotten(cli):

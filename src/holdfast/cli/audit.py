@@ -11,7 +11,7 @@ from rich.table import Table
 
 from holdfast.cli.options import db_option, json_option, run_ids, stored, subcommand
 from holdfast.cli.stores import existing
-from holdfast.cli.view.console import answer, console, print_json, say, table
+from holdfast.cli.view.console import answer, print_json, print_list, say, table
 from holdfast.cli.view.draw import clean
 from holdfast.cli.view.screen import Text
 from holdfast.client.approvals import LISTED_BYTES, Room
@@ -20,6 +20,8 @@ from holdfast.client.edge import Edge
 from holdfast.client.info import Deed
 from holdfast.values.text import cut
 from holdfast.words.durations import day_and_time
+
+_TO: Final = 4  # the column that says what a deed was done to
 
 
 @subcommand()
@@ -80,7 +82,8 @@ async def print_deeds(
         return
     if len(found) == limit:
         say(f"The newest {limit}; --before {deeds[0].id} goes on.", "dim")
-    console().print(_table(deeds, of_one=all(deed.run == run for deed in deeds)))
+    of_one = all(deed.run == run for deed in deeds)
+    print_list(_table(deeds, of_one=of_one), *([] if of_one else [_TO]))
 
 
 async def _erase(url: str | None, run: str | None, by: str | None, older_than: str | None, *, as_json: bool) -> None:

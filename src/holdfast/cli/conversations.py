@@ -9,7 +9,7 @@ import click
 
 from holdfast.cli.options import db_option, json_option, subcommand
 from holdfast.cli.stores import existing
-from holdfast.cli.view.console import answer, console, fail, print_json, table
+from holdfast.cli.view.console import answer, console, fail, print_json, print_list, table
 from holdfast.cli.view.draw import clean
 from holdfast.cli.view.screen import Text
 from holdfast.client.client import Client
@@ -53,7 +53,7 @@ async def _list(hf: Client, limit: int, *, as_json: bool) -> None:
     for each in found:
         last = day_and_time(round(each.updated_at.timestamp() * 1000))
         made.add_row(Text(each.id, "bold"), str(each.messages), last, Text(each.run or ""), str(each.waiting or ""))
-    console().print(made)
+    print_list(made, 0, 3)
     if len(found) == limit:
         answer(f"The first {limit} are shown; --last shows more.", "dim")
 

@@ -8,7 +8,7 @@ import click
 
 from holdfast.cli.options import json_option, subcommand
 from holdfast.cli.view.advice import command
-from holdfast.cli.view.console import answer, console, print_json, say, table
+from holdfast.cli.view.console import answer, print_json, print_list, say, table
 from holdfast.cli.view.screen import Text
 from holdfast.client.keys import USES, Key, Keys
 
@@ -125,4 +125,4 @@ def _list(keys: Keys, *, as_json: bool) -> None:
             ", ".join(key.groups),
             Text(key.id, "dim"),
         )
-    console().print(shown)
+    print_list(shown, 0, 4)

@@ -9,7 +9,7 @@ import click
 
 from holdfast.cli.options import db_option, json_option, subcommand
 from holdfast.cli.stores import at_terminal, existing
-from holdfast.cli.view.console import answer, console, print_json, table
+from holdfast.cli.view.console import answer, console, print_json, print_list, table
 from holdfast.cli.view.screen import Text
 from holdfast.client.client import Client
 from holdfast.client.client import open as open_store
@@ -38,7 +38,7 @@ _SHOWN = 20
     "secrets",
     metavar="env:VARIABLE",
     multiple=True,
-    help="With --to: a variable of the workers that signs.",
+    help="With --to: the variable of the workers whose secret signs: `whsec_` and base64, as `openssl rand -base64 32` makes it.",
 )
 @click.option("--format", "format_", type=click.Choice(["json", "slack", "mail"]), help="With --to: how messages look.")
 @click.option("--agent", metavar="AGENT", help="With --to: only runs of this agent.")
@@ -61,9 +61,9 @@ async def notify(
     if sum([url is not None, test, pause, resume, replay is not None, delete]) > 1:
         raise click.UsageError("give one of --to, --test, --pause, --resume, --replay and --delete")
     if any([test, pause, resume, replay is not None, delete]) and name is None:
-        raise click.UsageError("name the notification")
+        raise click.UsageError("name the notification: `holdfast notify` lists them")
     if url is None and (kinds or secrets or format_ or agent or base_url):
-        raise click.UsageError("--kind, --secret, --format, --agent and --base-url are of --to")
+        raise click.UsageError("--kind, --secret, --format, --agent and --base-url are for --to: give it too")
     if url is not None:
         async with at_terminal(open_store(db)) as hf:
             handle = await hf.notify(
@@ -78,7 +78,10 @@ async def notify(
         handle = hf.get_notification(name)
         if delete:
             await handle.delete()
-            answer(f"Notification {name} is deleted.")
+            if as_json:
+                print_json({"deleted": name})
+            else:
+                answer(f"Notification {name} is deleted.")
         elif test:
             message = await handle.test()
             if as_json:
@@ -121,7 +124,7 @@ def _show(found: Sequence[NotificationInfo], hf: Client, *, as_json: bool) -> No
         state = Text(each.state, "" if each.state == "active" else "yellow")
         made.add_row(Text(each.name, "bold"), each.url, ", ".join(each.kinds), state, str(each.done), str(each.waiting or ""),
                      Text(str(each.dead or ""), "red"))  # fmt: skip
-    console().print(made)
+    print_list(made, 0)
 
 
 async def _show_one(handle: NotificationHandle, *, as_json: bool) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 import click
 from rich.measure import Measurement
 from rich.segment import Segment, Segments
-from rich.table import Table
+from rich.table import Column, Table
 
 from holdfast.cli.options import (
     STATUSES,
@@ -24,7 +24,7 @@ from holdfast.cli.options import (
 from holdfast.cli.stores import existing, held
 from holdfast.cli.stuck import print_stuck
 from holdfast.cli.view.advice import held_back, without_id
-from holdfast.cli.view.console import answer, console, glyphs, print_json
+from holdfast.cli.view.console import UNCUT_WIDTH, answer, console, glyphs, print_json
 from holdfast.cli.view.draw import STATUS_STYLES, clean, status_text
 from holdfast.cli.view.screen import Text
 from holdfast.client.client import Client
@@ -34,8 +34,6 @@ from holdfast.values.text import cut
 from holdfast.words.durations import spoken
 from holdfast.words.model import TRANSITIONS
 from holdfast.words.spent import count
-
-_UNCUT_WIDTH: Final = 100_000
 
 
 def _table(*columns: str) -> Table:
@@ -48,7 +46,7 @@ def _table(*columns: str) -> Table:
 
 def _print_table(table: Table) -> None:
     on = console()
-    on.print(table) if on.is_terminal else console(width=_UNCUT_WIDTH).print(table)
+    on.print(table) if on.is_terminal else console(width=UNCUT_WIDTH).print(table)
 
 
 def _age(at: datetime) -> str:
@@ -110,19 +108,29 @@ async def _print_list(hf: Client, url: str | None, fits: dict[str, Any], limit: 
 
 
 def _print_runs(found: Sequence[RunInfo]) -> None:
-    """One line for each; where a terminal is too narrow for it, what a run waits for and says has a line of its own."""
-    on, wide = console(), console(width=_UNCUT_WIDTH)
+    """One line for each; where a terminal is too narrow for it, what a run waits for and says has a line of its own.
+
+    So have ids that would take half of the line: they are copied into commands, and are never cut.
+    """
+    on, wide = console(), console(width=UNCUT_WIDTH)
     whole = _runs_table(found, apart=False)
     if not on.is_terminal or Measurement.get(wide, wide.options, whole).maximum <= on.width:
         _print_table(whole)
         return
-    table = _runs_table(found, apart=True)
     longest = max(len(info.id) for info in found), max(len(info.agent) for info in found)
+    beside = longest[0] <= on.width // 2
+    table = _runs_table(found, apart=True)
     id, agent, status = table.columns[:3]
-    id.min_width, agent.min_width, status.min_width = min(longest[0], on.width // 2), min(longest[1], 16), 11
+    agent.min_width, status.min_width = min(longest[1], 16), 11
+    if beside:
+        id.min_width = longest[0]
+    else:
+        table.columns[0] = Column(" ", _cells=[" "] * len(found), width=1)
     head, *rows = on.render_lines(table, pad=False)
     on.print(Segments([*head, Segment.line()]), end="", soft_wrap=True)
     for info, row in zip(found, rows, strict=True):
+        if not beside:
+            on.print(Text(info.id, "bold", no_wrap=True), soft_wrap=True)
         on.print(Segments([*row, Segment.line()]), end="", soft_wrap=True)
         waits = Text(_waits(info) if info.waits_for else "", "dim")
         said = Text(", ").join(part for part in (waits, _said(info)) if part)

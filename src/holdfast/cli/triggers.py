@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
 
 from holdfast.cli.options import db_option, json_option, subcommand
+from holdfast.cli.schedules import options_of
 from holdfast.cli.stores import existing
 from holdfast.cli.view.advice import command
-from holdfast.cli.view.console import answer, block, console, print_json, table
+from holdfast.cli.view.console import answer, block, console, print_json, print_list, table
 from holdfast.cli.view.screen import Text
 from holdfast.client.client import Client
 from holdfast.client.documents import body_text
@@ -22,12 +23,17 @@ from holdfast.client.schedules import ScheduleInfo
 from holdfast.client.triggers import DeliveryInfo, TriggerInfo, is_dismissed
 from holdfast.errors import UnknownTrigger
 from holdfast.values.text import cut
-from holdfast.words.durations import spoken
-from holdfast.words.triggers import Delivery
+from holdfast.words.durations import spoken, written
+from holdfast.words.queues import DEFAULT_IN_FLIGHT
+from holdfast.words.triggers import DEFAULT_BYTES, Delivery
+from holdfast.words.webhooks import Verify
 
 _STYLES: Final = {"dead": "red", "failed": "red", "new": "yellow", "done": "green", "completed": "green"}
 _SHOWN: Final = 4_000  # characters of a body; --json has all
 _WIDE: Final = 60  # characters of what is only one column
+_DEFAULTS: Final = {  # of options that nobody wrote
+    "max_bytes": DEFAULT_BYTES, "in_flight": DEFAULT_IN_FLIGHT, "redeliver_ms": 30_000, "settle_ms": 2_000,
+}  # fmt: skip
 
 
 @subcommand()
@@ -56,7 +62,7 @@ async def triggers(
     if sum(done) > 1 or (delivery is not None and (any(done) or status is not None)):
         raise click.UsageError("give one of ID, --status, --replay, --replay-dead, --dismiss and --delete")
     if name is None and (any(done) or status is not None):
-        raise click.UsageError("name the trigger")
+        raise click.UsageError("name the trigger: `holdfast triggers` lists them")
     async with existing(db) as hf:
         if name is None:
             _show_all(await hf.triggers(), await hf.schedules(), hf, as_json=as_json)
@@ -98,7 +104,8 @@ def _show_all(found: Sequence[TriggerInfo], schedules: Sequence[ScheduleInfo], h
     made = table("name", "kind", "declared", "workers", "waiting", "dead", "done", "lag", "last", "")
     for each in found:
         workers = Text(str(each.workers), "" if each.workers else "yellow")
-        made.add_row(Text(each.name, "bold"), each.kind, cut(_declared(each), _WIDE), workers, _count(_waiting(each), "yellow"),
+        declared = cut(declared_words(each.config), _WIDE)
+        made.add_row(Text(each.name, "bold"), each.kind, declared, workers, _count(_waiting(each), "yellow"),
                      _count(each.dead, "red"), str(_applied(each)), _lag(each.lag_s), _at(each.last_at),
                      Text(_away(each), "yellow"))  # fmt: skip
     now = datetime.now(UTC)
@@ -107,9 +114,10 @@ def _show_all(found: Sequence[TriggerInfo], schedules: Sequence[ScheduleInfo], h
         ended = one.last_status or ("" if one.last_run is None else "deleted")
         told = ", ".join(filter(None, [ended, f"{one.missed} missed" if one.missed else ""]))
         state = "" if one.state == "active" else f" ({one.state})"
-        made.add_row(Text(one.name, "bold"), "schedule", cut(f"{one.agent}, {one.times}{state}", _WIDE), "", "", "",
-                     str(one.begun), _lag(late_s), _at(one.last_at), Text(told, _STYLES.get(ended, "")))  # fmt: skip
-    console().print(made)
+        declared = cut(f"{one.agent}, {one.times}{options_of(one)}{state}", _WIDE)
+        made.add_row(Text(one.name, "bold"), "schedule", declared, "", _count(one.waiting, "yellow"), "", str(one.begun),
+                     _lag(late_s), _at(one.last_at), Text(told, _STYLES.get(ended, "")))  # fmt: skip
+    print_list(made, 0)
     notes = ["Times are in UTC."]
     if any(each.dead for each in found):
         notes.append("`holdfast triggers NAME --status dead` says why deliveries are dead.")
@@ -139,21 +147,51 @@ def _applied(each: TriggerInfo) -> int:
     return each.done + each.messages
 
 
-def _declared(each: TriggerInfo) -> str:
-    """Say in a few words what is declared, the most telling first; secrets are named by where they are."""
-    verify = each.config.get("verify")
-    if isinstance(verify, dict):
-        return " ".join([verify.get("scheme", ""), *verify.get("secrets", ())])
-    first = [str(each.config[name]) for name in ("url", "pattern", "event") if each.config.get(name)]
+def declared_words(config: Mapping[str, Any]) -> str:
+    """Say what is declared as it is written in code, the most telling first; secrets are named by where they are."""
+    told = dict(config)
+    first = [str(told.pop(name)) for name in ("url", "pattern", "event") if told.get(name)]
+    if isinstance(verify := told.pop("verify", None), dict):
+        first.append(_verifier(verify))
+    more = [(name, value) for name, value in told.items() if value not in (None, "", False, _DEFAULTS.get(name))]
+    return ", ".join(first + [_option(name, value) for name, value in more])
+
+
+def _verifier(told: Mapping[str, Any]) -> str:
+    """Write a verifier as it is declared: what its scheme says of itself is left out."""
+    own = asdict(Verify(told["scheme"], tuple(told["secrets"])))
     more = [
-        f"{name}={value}"
-        for name, value in each.config.items()
-        if name not in ("url", "pattern", "event") and value not in (None, "", False)
+        _option(name, told[name])
+        for name in ("header", "signed", "timestamp", "id", "prefix", "encoding", "algorithm", "tolerance_ms")
+        if (told["scheme"] == "hmac" or name == "tolerance_ms" or (told["scheme"], name) == ("bearer", "id"))
+        and told.get(name) != own[name]
     ]
-    return " ".join(first + more)
+    return f"Verify.{told['scheme']}({', '.join([*map(_quoted, told['secrets']), *more])})"
+
+
+def _option(name: str, value: Any) -> str:
+    """Write an option as it is declared: durations are stored in milliseconds, and a condition only as there being one."""
+    if name == "batch":
+        return f"batch=Batch({value[0]}, {_quoted(written(value[1]))})"
+    if name == "if":
+        return "if_=..."
+    return f"{name.removesuffix('_ms')}={_quoted(written(value) if name.endswith('_ms') else value)}"
+
+
+def _quoted(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 # One
+
+
+def _counts(info: TriggerInfo) -> str:
+    """Count as the list does, and say of what."""
+    unknown = " (how many with the broker is not known)" if info.away_since is not None else ""
+    queued = f" ({info.lag_messages} with the broker)" if info.lag_messages else ""
+    of = f" ({info.messages} messages, {info.done} deliveries of the last 30 days)" if info.messages else " in 30 days"
+    waiting = unknown if info.lag_messages is None else queued
+    return f"{_waiting(info)} waiting{waiting}, {info.dead} dead, {_applied(info)} done{of}"
 
 
 async def _show_one(hf: Client, name: str, status: str | None, limit: int, *, as_json: bool) -> None:
@@ -169,12 +207,8 @@ async def _show_one(hf: Client, name: str, status: str | None, limit: int, *, as
     if info is None:
         answer(f"{name}: no trigger of this name is declared any more.", "bold")
     else:
-        unknown = ", how many with the broker is not known" if info.away_since is not None else ""
-        queued = unknown if info.lag_messages is None else f", {info.lag_messages} with the broker"
-        applied = f", {info.messages} messages applied" if info.messages else ""
-        counts = f"{info.waiting} waiting{queued}, {info.dead} dead, {info.done} done in 30 days{applied}"
-        counts += f"; workers with its code: {info.workers}"
-        answer(f"{name}: {info.kind}, {_declared(info)}; {counts}.", "bold")
+        answer(f"{name}: {info.kind}, {declared_words(info.config)}.", "bold")
+        answer(f"{_counts(info)}; workers with its code: {info.workers}.")
         if info.away_since is not None:
             answer(f"{_away(info).capitalize()} UTC, and tried again: {info.away_error}", "yellow")
     if not found:
@@ -186,11 +220,10 @@ async def _show_one(hf: Client, name: str, status: str | None, limit: int, *, as
         answer(nothing if status is None else f"None of its deliveries is {status}.", "dim")
         return
     made = table("id", "state", "attempts", "received", "what became of it")
-    made.columns[0].overflow = "fold"  # it is copied into commands
     for each in found:
         made.add_row(each.id, Text(each.status, _STYLES[each.status]), str(each.attempts or ""), _at(each.received_at),
                      cut(_became(each), 200))  # fmt: skip
-    console().print(made)
+    print_list(made, 0)
     if any(each.status == "dead" for each in found):
         answer("Try one again, or all, when what they failed for is mended:", "dim",
                command("triggers", name, "--replay", "ID"), command("triggers", name, "--replay-dead"))  # fmt: skip
@@ -286,7 +319,7 @@ async def _delete(hf: Client, name: str, *, as_json: bool) -> None:
 
 
 def _dict(info: Any) -> dict[str, Any]:
-    return dataclasses.asdict(info)
+    return asdict(info)
 
 
 def _count(number: int, style: str) -> Text:

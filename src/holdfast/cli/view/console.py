@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import Any, Final, NoReturn
 
 import click
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 from holdfast.cli.view.screen import Screen, Text
@@ -19,6 +21,9 @@ from holdfast.client.documents import plain
 from holdfast.words.harmless import harmless, harmless_json
 
 PIPED_WIDTH: Final = 110
+UNCUT_WIDTH: Final = 100_000
+_KEPT: Final = 20  # characters of a column that is not broken into lines
+_PLAIN: Final = re.compile(r"[\w@.:+/=-]+(  [\w@.:+/=-]+)*", re.ASCII)
 FAILED, BAD_USAGE, PAUSED, INTERRUPTED = 1, 2, 3, 130  # exit codes; 0 is a run that completed
 
 
@@ -100,6 +105,39 @@ def table(*columns: str, **how: Any) -> Table:
     for name in columns:
         made.add_column(name, **how)
     return made
+
+
+def print_list(made: Table, *whole: int) -> None:
+    """Print a list. Columns that are copied into commands, `whole`, are neither cut nor broken, however narrow the terminal is.
+
+    If they leave too little room for the others, each entry has lines of its own. Into a pipe each is one line.
+    """
+    on, wide = console(), console(width=UNCUT_WIDTH)
+    if not on.is_terminal or Measurement.get(wide, wide.options, made).maximum <= on.width:
+        (on if on.is_terminal else wide).print(made)
+        return
+    least = 0
+    for place, column in enumerate(made.columns):
+        measured = [Measurement.get(wide, wide.options, cell) for cell in (column.header, *column.cells)]
+        longest, word = max(each.maximum for each in measured), max(each.minimum for each in measured)
+        column.no_wrap = place in whole or longest <= _KEPT
+        column.min_width = longest if column.no_wrap else max(word, _KEPT)
+        least += column.min_width + 1
+    if least <= on.width:
+        on.print(made)
+        return
+    for row in zip(*(column.cells for column in made.columns), strict=True):
+        cells = [_cell(each) for each in row]
+        first = Text("  ").join(cells[place] for place in whole)
+        first.no_wrap = _PLAIN.fullmatch(first.plain) is not None  # others may have chosen it, and wish to deceive
+        on.print(first, soft_wrap=True)
+        rest = [(column.header, cells[at]) for at, column in enumerate(made.columns) if at not in whole and cells[at]]
+        told = [Text(f"{header}: " if header else "", "dim").append_text(cell) for header, cell in rest]
+        on.print(Text("  ").append_text(Text("  ").join(told)))
+
+
+def _cell(cell: Any) -> Text:
+    return cell if isinstance(cell, Text) else Text(str(cell))
 
 
 def write(text: str, before: str = "") -> None:

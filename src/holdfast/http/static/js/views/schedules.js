@@ -34,13 +34,18 @@ function drawTimes(schedules, act) {
   return [head, h("div.scrolls", h("table.plain.wide-table", h("thead", h("tr", ["Schedule", "Times", "Next", "Last", "Begun", ""].map((each, at) => h("th", { scope: "col", class: at === 4 ? "num" : "" }, each)))),
     h("tbody", schedules.map((each) => h("tr", { data: { row: each.name }, tabIndex: 0 },
       h("td", h("span.strong", each.name), h("p.dim", h("a", { href: path("agents", each.agent) }, each.agent), each.declared ? ", by its code" : ", by a person")),
-      h("td", h("code", each.times), each.overlap !== "skip" && h("p.dim", `overlap: ${each.overlap}`)),
+      h("td", h("code", each.times), optionsOf(each).map((option) => h("p.dim", option))),
       h("td", each.state === "paused" ? chip("paused", "stop", "pause") : each.state === "retired" ? chip("retired") : each.problem ? h("span.stop-ink", { title: each.problem }, "not known here") : each.next.length ? [h("span", { title: each.next.map(exact).join("\n") }, soon(each.next[0])), h("p.dim", `in ${left(each.next[0])}`)] : h("span.dim", "never")),
       h("td", each.last_run ? [runLink(each.last_run), h("p.dim", each.last_status ? standing(each.last_status) : "deleted", ` ${age(each.last_at)} ago`)] : h("span.dim", "not yet")),
-      h("td.num", count(each.begun), each.missed > 0 && h("p.dim", `${count(each.missed)} missed`)),
+      h("td.num", count(each.begun), each.waiting > 0 && h("p.stop-ink", `${count(each.waiting)} waiting`), each.missed > 0 && h("p.dim", `${count(each.missed)} missed`)),
       h("td.acts-cell", may("write") && each.state !== "retired" && h("div.row-acts",
         each.state === "paused" ? button("Resume", { kind: "small", name: "play", onclick: () => act(path("api", "schedules", each.name, "resume"), "resume", () => `${each.name} begins runs again`) }) : button("Pause", { kind: "small", name: "pause", onclick: () => act(path("api", "schedules", each.name, "pause"), "pause", () => `${each.name} begins no more runs`) }),
         button("Begin now", { kind: "small", name: "bolt", onclick: () => act(path("api", "schedules", each.name, "trigger"), "trigger", (data) => `begun: ${data.runs.join(", ") || "nothing"}`) })))))))) ];
+}
+
+/** What is declared beside the times, where it is not as ever. */
+function optionsOf(each) {
+  return [each.overlap !== "skip" && `overlap: ${each.overlap}`, each.catch_up !== "last" && `catch up: ${each.catch_up}`, each.jitter_s > 0 && `jitter: ${spoken(each.jitter_s * 1000)}`].filter(Boolean);
 }
 
 function drawDoors(triggers, act) {
@@ -51,7 +56,7 @@ function drawDoors(triggers, act) {
     h("tbody", rows.map((each) => h("tr", { data: { row: each.name }, tabIndex: 0 },
       h("td", h("span.strong", each.name), each.workers === 0 && h("p.stop-ink", "no worker has its code")),
       h("td", each.kind), h("td", each.last_at ? h("span", { title: moment(each.last_at) }, `${age(each.last_at)} ago`) : h("span.dim", "nothing came yet")),
-      h("td.num", count(each.waiting), each.waiting > 0 && each.lag_s > 1 && h("p.dim", `for ${spoken(each.lag_s * 1000)}`)),
+      h("td.num", count(each.waiting + (each.lag_messages ?? 0)), each.waiting > 0 && each.lag_s > 1 && h("p.dim", `for ${spoken(each.lag_s * 1000)}`)),
       h("td.num", each.dead ? h("span.bad-ink", count(each.dead)) : h("span.dim", "–")), h("td.num", count(each.done + (each.messages ?? 0))),
       h("td.acts-cell", each.dead > 0 && h("div.row-acts", button("Look…", { kind: "small", onclick: () => dead(each, act) })))))))) ];
 }
