@@ -39,6 +39,37 @@ def sale(n: int, shop: str = "a") -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("served", [True, False], ids=["a worker was there", "no worker was there"])
+async def test_what_a_failed_run_hears_is_decided_when_it_is_passed_on(tmp_path, served):
+    """A worker passes on what is published, and a failed run hears nothing. Without one, it lies there until the run was retried."""
+    broken = True
+
+    @holdfast.agent
+    async def fails() -> list[int]:
+        heard = [(await holdfast.next_event("sold")).value["n"]]
+        if broken:
+            raise ValueError("not yet")
+        return [*heard, (await holdfast.next_event("sold")).value["n"]]
+
+    url = f"sqlite:{tmp_path / 'a.db'}"
+    async with holdfast.open(url, agents=[fails], settings=QUICK) as hf:
+        run = await hf.start(fails, id="r")
+        await began(run)
+        await hf.publish("sold", sale(1))
+        await run.wait("failed")
+    broken = False
+    async with holdfast.open(url, agents=[ship] if served else ()) as hf:
+        await hf.publish("sold", sale(2))
+        while served and not await hf.runs(agent="ship"):  # which it starts when it is passed on
+            await asyncio.sleep(0.01)
+        await hf.get("r").retry()
+    async with holdfast.open(url, agents=[fails], settings=QUICK) as hf:
+        await hf.get("r").wait("waiting", "completed")
+        await hf.publish("sold", sale(3))
+        assert await hf.get("r").result() == [1, 3 if served else 2]
+
+
+@pytest.mark.slow
 async def test_a_run_that_was_moved_waits_in_its_new_store(tmp_path):
     """With what came to it before."""
     keys, file = holdfast.Keys(tmp_path / "keys"), tmp_path / "run.bundle"

@@ -159,7 +159,7 @@ async def test_dead_then_replayed(tmp_path, caplog):
             assert receiver.requests[-1].id == dead.id
             with pytest.raises(UnknownNotification, match="has no message 'none'"):
                 await ops.replay("none")
-    assert "it is dead: `holdfast notify` shows it" in caplog.text
+    assert "it is dead: `holdfast notify ops` shows it" in caplog.text
     assert "hidden" not in caplog.text and "/hooks/" not in caplog.text
 
 

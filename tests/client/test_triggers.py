@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 import types
 from dataclasses import replace
 
@@ -50,6 +51,63 @@ async def words(delivery: Delivery) -> Send:
     await asyncio.sleep(0)
     told = delivery.form()
     return Send(told["run"], "word", told["word"])
+
+
+async def test_what_a_mapping_asks_for_and_is_refused_is_one_line_that_says_what_to_do(caplog):
+    """Without a traceback: the reason is in no code."""
+
+    @holdfast.on.webhook("tells", verify=BEARER, retry=2)
+    def tells(delivery: Delivery) -> Send | Start:
+        told = delivery.json()
+        return Start(doubled, told["number"], id="taken") if "number" in told else Send(told["run"], "word", "hi")
+
+    async with holdfast.testing.open(agents=[tells, doubled]) as hf:
+        await hf.run(doubled, 1, id="taken")
+        for told, dead, says in (
+            (
+                {"run": "nobody"},
+                False,
+                "UnknownRun: Send('nobody', 'word') has sent nothing: there is no such run. Check the id, or",
+            ),
+            (
+                {"run": "taken"},
+                True,
+                "RunFinished: Send('taken', 'word') has sent nothing: run 'taken' is completed and takes no more",
+            ),
+            (
+                {"number": 2},
+                True,
+                "RunExists: Start(doubled, id='taken') has started nothing: there is a run 'taken' of 'doubled'",
+            ),
+        ):
+            caplog.clear()
+            info = await hf.fire(tells, told)
+            assert info.status == ("dead" if dead else "new")
+            assert info.error.startswith(says)
+            (record,) = caplog.records
+            assert record.exc_info is None and says in record.getMessage() and "\n" not in record.getMessage()
+            assert not dead or "it is dead: `holdfast triggers tells` shows it" in record.getMessage()
+        assert (await hf.fire(tells, {"number": 1})).outcome[0]["was_there"]  # the same again is harmless
+        caplog.clear()
+        info = await hf.fire(tells, body=b"<otters>", headers={"content-type": "text/xml"})
+        assert info.status == "dead"
+        assert info.error == (
+            "BadArguments: the body (8 bytes, content-type 'text/xml') is not JSON: Expecting value: line 1 column 1 (char 0). "
+            "Have JSON sent, or read it with delivery.text() or delivery.form()"
+        )
+        assert caplog.records[0].exc_info is None
+
+
+async def test_what_a_mapping_raises_is_logged_with_the_lines_of_its_own_code(caplog):
+    @holdfast.on.webhook("raises", verify=BEARER)
+    def raises(delivery: Delivery) -> None:
+        raise LookupError("no such box")
+
+    async with holdfast.testing.open(agents=[raises]) as hf:
+        assert (await hf.fire(raises)).error == "LookupError: no such box"
+    (record,) = caplog.records
+    frames = traceback.extract_tb(record.exc_info[2])
+    assert [frame.name for frame in frames] == ["raises"]
 
 
 async def test_one_delivery_starts_its_runs_once_through_crashes():
@@ -167,7 +225,7 @@ async def test_what_fails_is_tried_again_then_dead_then_replayed(caplog):
         assert (info.trigger, info.id, info.attempts) == ("weak", "w", 3)
         await hf.advance("1h")
         assert len(tried) == 3
-        assert "it is dead: `holdfast triggers` shows it" in caplog.text
+        assert "it is dead: `holdfast triggers weak` shows it" in caplog.text
         assert "\x1b" not in caplog.text
         await hf.acting_as("ana").replay_delivery("weak", "w")
         await hf.advance("1s")

@@ -135,6 +135,30 @@ def test_verifiers_that_are_none(make, says):
     assert "hunter2" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("verify", "headers", "says"),
+    [
+        (Verify.github("env:A"), [], "x-hub-signature-256 is missing; expected sha256=SIGNATURE, an HMAC-SHA256 of body in hex"),
+        (Verify.github("env:A"), [("x-hub-signature-256", "sha1=x")], "does not begin with 'sha256='; expected sha256=SIGNATURE"),
+        (Verify.github("env:A"), [("x-hub-signature-256", "sha256=x")], "x-github-delivery is missing; expected the id of the delivery"),
+        (Verify.github("env:A"), [("x-hub-signature-256", "a"), ("x-hub-signature-256", "b")], "comes 2 times, and must come once"),
+        (Verify.standard("env:A"), [], "webhook-signature is missing; expected v1,SIGNATURE, an HMAC-SHA256 of id and time and body in"),
+        (Verify.standard("env:A"), [("webhook-signature", "v1,x")], "webhook-timestamp is missing; expected a time in whole seconds"),
+        (Verify.slack("env:A"), [("x-slack-signature", "v0=x"), ("x-slack-request-timestamp", "noon")], "is not a time in whole seconds"),
+        (Verify.slack("env:A"), [("x-slack-signature", "v0=x"), ("x-slack-request-timestamp", "1")], "set the clocks, or sign it anew"),
+        (Verify.stripe("env:A"), [("stripe-signature", "v1=x")], "does not say one time; expected t=SECONDS,v1=SIGNATURE"),
+        (Verify.bearer("env:A"), [], "authorization is missing; expected Authorization: Bearer TOKEN"),
+        (Verify.bearer("env:A"), [("authorization", "Basic x")], "expected, in Authorization: Bearer TOKEN"),
+        (Verify.hmac("env:A", header="X-Me"), [("x-me", "x")], "the signature in x-me does not fit: the sender has another secret"),
+    ],
+)  # fmt: skip
+def test_what_is_refused_says_what_was_expected(verify, headers, says):
+    with pytest.raises(Forged) as refused:
+        check(verify, [b"hunter2"], headers, b"{}", 1_700_000_000_000)
+    assert says in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
 @pytest.mark.parametrize("secret", ["", " ", "whsec_", "whsec_!!!", "a b"])
 def test_secrets_of_standard_webhooks_that_are_none(secret):
     with pytest.raises(BadArguments) as refused:

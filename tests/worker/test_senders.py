@@ -131,7 +131,10 @@ async def test_a_name_with_any_private_address_is_refused(monkeypatch):
         ["fd00:ec2::254"],
     ):
         resolver(monkeypatch, answer)
-        assert "not a public address" in str(await refused("https://evil.example/hidden"))
+        told = await refused("https://evil.example/hidden")
+        assert "evil.example is not a public address" in str(told)
+        assert not any(each in str(told) for each in answer)  # whoever registers notifications sees it
+        assert told.aside.removeprefix("evil.example is ") in " ".join(answer)
 
 
 async def test_a_name_is_resolved_once(monkeypatch):
@@ -187,7 +190,7 @@ async def test_a_name_that_takes_long_to_be_resolved_holds_up_nothing_else(monke
         answers.set()
     told = await asyncio.gather(*slow, return_exceptions=True)
     assert isinstance(told[0], asyncio.CancelledError)
-    assert {str(each) for each in told[1:]} == {"slow.example has no address"}
+    assert {str(each) for each in told[1:]} == {"slow.example has no address: check the name"}
     assert asked == ["slow.example"]  # at once, by all of them
     await refused("https://slow.example/hidden")
     assert len(asked) == 2

@@ -13,6 +13,7 @@ from holdfast.errors import LeaseLost
 from holdfast.store.triggers import NewDelivery
 from holdfast.worker.mappings import Mapper, Raised, told_of
 
+TIMEOUT = "Give what it waits for a timeout of its own"
 BEARER = holdfast.Verify.bearer("env:TOKEN")
 
 
@@ -247,7 +248,7 @@ async def test_one_that_hangs_each_time_is_a_dead_letter(tmp_path, monkeypatch):
         await becomes(hf, "hangs", "bad", "dead")
         await becomes(hf, "hangs", "good", "done")
         info = await row(hf, "hangs", "bad")
-        assert (info.attempts, info.error) == (3, "TimeoutError: the mapping took longer than 0.05 s")
+        assert (info.attempts, info.error) == (3, f"TimeoutError: the mapping took longer than 0.05 s. {TIMEOUT}")
         assert called.count("bad") == 3
         go_on.set()
 

@@ -75,7 +75,7 @@ async def listed(call: Call[Nothing, None]) -> Triggers:
 async def shown(call: Call[Nothing, None]) -> OneTrigger:
     found = [each for each in await call.hf.triggers() if each.name == call["name"]]
     if not found:
-        raise UnknownTrigger(f"there is no trigger {call['name']!r}")
+        raise UnknownTrigger(f"there is no trigger {call['name']!r}: no worker has declared one")
     return OneTrigger(found[0])
 
 

@@ -85,7 +85,10 @@ async def _hook(edge: Edge, name: str) -> _Hook:
     except BadArguments:
         config = None
     if config is None:
-        raise UnknownTrigger(f"there is no webhook {name!r}: no worker has declared one")
+        raise UnknownTrigger(
+            f"there is no webhook {name!r}: no worker has declared one. Start one whose code has "
+            f"@holdfast.on.webhook({name!r}, ...)"
+        )
     try:
         verify, max_bytes = loaded(config["verify"]), int(config["max_bytes"])
     except (BadArguments, KeyError, TypeError, ValueError):
@@ -110,7 +113,9 @@ async def _hook(edge: Edge, name: str) -> _Hook:
 
 
 def _cannot_verify() -> Refused:
-    return Refused("cannot_verify", "this server cannot tell whose request it is", {"Retry-After": "60"})
+    return Refused(
+        "cannot_verify", "this server cannot tell whose request it is: it lacks something", {"Retry-After": "60"}
+    )
 
 
 def _unverified(hook: _Hook, forged: Forged) -> Refused:

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
-from holdfast.errors import LeaseLost, RunExists, UnknownTrigger
+from holdfast.errors import LeaseLost, RunExists, RunFinished, UnknownRun, UnknownTrigger
 from holdfast.store import approvals, audit, declarations, inbox, runs
 from holdfast.store.work import TAKEN, Asking, Feature, Transaction, rows, to_json
 from holdfast.words.model import RunRow
@@ -153,11 +153,16 @@ class StartAct:
         new = self.create.run
         if self.chosen and row.id != new.id:
             raise RunExists(
-                f"run {row.id!r} of {new.agent!r} has not ended, and it is a singleton: {new.id!r} was not started"
+                f"Start({new.agent}, id={new.id!r}) has started nothing: the agent is a singleton, and its run {row.id!r} has not "
+                "ended. Replay the delivery when it has, or leave id= out: then the run that is there counts as started"
             )
         same = row.agent == new.agent and (row.identity is None or row.identity == new.identity)
         if self.chosen and not created and not same:
-            raise RunExists(f"run {row.id!r} exists with another agent or other arguments; give another id")
+            raise RunExists(
+                f"Start({new.agent}, id={new.id!r}) has started nothing: there is a run {row.id!r} of {row.agent!r} already, with "
+                "another agent or other arguments. The same again would be harmless. Dismiss the delivery if that run is meant; "
+                "else have the mapping give another id, and replay it"
+            )
         return {"start": row.id, "agent": row.agent, **({} if created else {"was_there": True})}
 
 
@@ -172,7 +177,18 @@ class SendAct:
         return self.send.run
 
     def __call__(self, tx: Transaction) -> Asking[dict[str, Any]]:
-        position = yield from self.send(tx)
+        asked = f"Send({self.send.run!r}, {self.send.topic!r})"
+        try:
+            position = yield from self.send(tx)
+        except UnknownRun:
+            raise UnknownRun(
+                f"{asked} has sent nothing: there is no such run. Check the id, or have a delivery that comes first start it, "
+                f"Start(..., id={self.send.run!r})"
+            ) from None
+        except RunFinished as ended:
+            raise RunFinished(
+                f"{asked} has sent nothing: {ended}. Dismiss the delivery, or have the mapping start another run"
+            ) from None
         return {"send": self.send.run, "topic": self.send.topic, "position": position}
 
 

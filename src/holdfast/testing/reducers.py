@@ -101,7 +101,10 @@ def fold(reducer: Reducer[S, Any], events: Iterable[Any], *, state: Any = _OWN) 
             other, others = _parts(folding.fn(shape.load(text), event))
         for what, one, two in (("state", state, other), ("commands", asked, others)):
             if one != two:
-                raise AssertionError(f"{where}: not pure, the {what} came out as {short(one)}, then as {short(two)}")
+                raise AssertionError(
+                    f"{where}: not pure, the {what} came out as {short(one)}, then as {short(two)}. Look for a clock, chance, or "
+                    "the order of a set; give it the time or a number in an event, and sort sets"
+                )
         commands += asked
     return Folded(state, commands)
 

@@ -434,7 +434,10 @@ def _folding(fn: Any, state: Any, every: int, migrate: Callable[[Any], Any] | No
         )
     parameters = list(inspect.signature(fn).parameters)
     if len(parameters) != 2 or "self" in parameters:
-        raise BadArguments(f"@reducer on {fn.__qualname__!r}: it takes two parameters, the state and the event")
+        raise BadArguments(
+            f"@reducer on {fn.__qualname__!r}: it takes two parameters, the state and the event, as in "
+            "`def order(state, event): ...`"
+        )
     if state is tuple or get_origin(state) is tuple:
         raise BadArguments(
             f"@reducer({annotation_name(state)}): a tuple cannot be told from a state with commands; use a class"
@@ -605,7 +608,8 @@ class _Life:
             )
         if not isinstance(commands, list | tuple):
             raise BadArguments(
-                f"reducer {self._fn.__name__!r} returned {short(commands)} as its commands; they are a list"
+                f"reducer {self._fn.__name__!r} returned {short(commands)} as its commands; they are a list, as in "
+                "`return state, [Done()]`"
             )
         for command in commands:
             self._check(command)
@@ -624,7 +628,8 @@ class _Life:
             )
         if isinstance(command, After) and type(command.event) not in self._folding.events.members:
             raise BadArguments(
-                f"reducer {name!r} returned After with {short(command.event)}, which is no event of it: {self._folding.events.name}"
+                f"reducer {name!r} returned After with {short(command.event)}, which is no event of it; it takes "
+                f"{self._folding.events.name}"
             )
 
     # The line of events

@@ -59,6 +59,9 @@ SECRET_PREFIX: Final = "HOLDFAST_NOTIFY_SECRET"  # noqa: S105 - a name
 URL_PREFIX: Final = "HOLDFAST_NOTIFY_URL"
 VARIABLES: Final = "HOLDFAST_NOTIFY_VARIABLES"  # of a server: others that may be named
 LATE_MS: Final = 60_000  # for which a run that is due may wait for a worker
+_HOW_TO: Final = (
+    "`export OPS_SECRET=whsec_$(openssl rand -base64 32)` makes one for the workers, and the receiver has it too"
+)
 _ANSWERABLE: Final = ("approval.asked", "approval.reminded", "approval.delegated", "approval.voted", REACHED)
 
 
@@ -118,15 +121,15 @@ def checked(
         isinstance(each, str) and _REFERENCE.fullmatch(each) for each in secrets
     ):
         raise BadArguments(  # without the text itself, which may be the secret
-            "a secret is given by the variable of the workers that has it, secret='env:WEBHOOK_SECRET', and never itself"
+            f"a secret is given by the variable of the workers that has it, such as env:OPS_SECRET, and never itself. {_HOW_TO}"
         )
     if chosen == "json" and not secrets:
         raise BadArguments(
-            "the receiver must be able to tell that it was you: give secret='env:WEBHOOK_SECRET', a variable of the workers with "
-            "'whsec_' and 32 random bytes in base64. (format='slack' needs none)"
+            "no secret is given, and the receiver must be able to tell that it was you: name the variable of the workers that has "
+            f"one, secret='env:OPS_SECRET' (--secret env:OPS_SECRET). {_HOW_TO}. Chats need none: format='slack' (--format slack)"
         )
     if chosen != "json" and secrets:
-        raise BadArguments(f"format={chosen!r} is not signed: leave secret= out")
+        raise BadArguments(f"format={chosen!r} is not signed: leave secret= (--secret) out")
     for name, value in (labels or {}).items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise BadArguments("labels= are texts, such as labels={'team': 'sales'}")
@@ -172,7 +175,9 @@ def checked_kinds(kinds: str | Iterable[str]) -> tuple[str, ...]:
             raise BadArguments(f"{short(kind)} is no kind of event; there are: {', '.join(known)}")
         found |= dict.fromkeys(family)
     if not found:
-        raise BadArguments("say of what is told, kinds=['approval.asked', 'run.failed']")
+        raise BadArguments(
+            "say of what it is told: kinds=['approval.asked', 'run.failed'] (--kind approval.asked --kind run.failed)"
+        )
     return tuple(found)
 
 

@@ -84,7 +84,10 @@ class Address:
     def _value(self, name: str, environment: Mapping[str, str]) -> str:
         value = environment.get(name)
         if not value:
-            raise BadArguments(f"{self.shown} takes its credentials from the variable {name}, which is not set here")
+            raise BadArguments(
+                f"{self.shown} takes its credentials from the variable {name}, which is not set here; set it in the environment of "
+                "the worker"
+            )
         return value
 
     def told(self, problem: object) -> str:

@@ -78,7 +78,11 @@ class Delivery:
             return json.loads(self.body)
         except (ValueError, RecursionError) as error:
             told = "it is nested too deeply" if isinstance(error, RecursionError) else cut(str(error), 200)
-            raise BadArguments(f"the body is no JSON: {told}") from None
+            kind = self.headers.get("content-type")
+            of = f"{len(self.body):,} bytes" + (f", content-type {short(kind)}" if kind else "")
+            raise BadArguments(
+                f"the body ({of}) is not JSON: {told}. Have JSON sent, or read it with delivery.text() or delivery.form()"
+            ) from None
 
     def text(self) -> str:
         """Read the body as UTF-8; what is none becomes a replacement character.
@@ -104,7 +108,9 @@ class Delivery:
         try:
             found = parse_qsl(self.text(), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
         except ValueError:
-            raise BadArguments(f"the body has more than {_MOST_FIELDS} fields") from None
+            raise BadArguments(
+                f"the body has more than {_MOST_FIELDS:,} fields, which are the most of a form; read it with delivery.text()"
+            ) from None
         return dict(reversed(found))
 
 

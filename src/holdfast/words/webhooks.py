@@ -39,6 +39,8 @@ _LONGEST_HEADER: Final = 2_000
 _CREDENTIALS: Final = re.compile(
     r"x-auth.*|.*-key|.*(cookie|authorization|signature|secret|token|passw|api-?key|jwt|credential|session).*"
 )
+_AN_ID: Final = "the id of the delivery"
+_A_TIME: Final = "a time in whole seconds since 1970"
 _ALGORITHMS: Final = ("sha1", "sha256", "sha384", "sha512")
 Algorithm = Literal["sha1", "sha256", "sha384", "sha512"]
 Encoding = Literal["hex", "base64"]
@@ -190,7 +192,9 @@ class Verify:
         """
         for name in (header, timestamp, id):
             if name is not None and not (isinstance(name, str) and _HEADER.fullmatch(name)):
-                raise BadArguments(f"Verify.hmac: {short(name)} is not the name of a header")
+                raise BadArguments(
+                    f"Verify.hmac: {short(name)} is not the name of a header, such as 'X-Shop-Signature'"
+                )
         places = _PLACE.findall(signed) if isinstance(signed, str) else []
         if places.count("body") != 1 or not {*places} <= {"body", "timestamp", "id"} or len(places) != len({*places}):
             raise BadArguments(
@@ -237,7 +241,7 @@ class Verify:
             ```
         """
         if id is not None and not (isinstance(id, str) and _HEADER.fullmatch(id)):
-            raise BadArguments(f"Verify.bearer: {short(id)} is not the name of a header")
+            raise BadArguments(f"Verify.bearer: id={short(id)} is not the name of a header, such as 'X-Request-Id'")
         return cls("bearer", secrets, id=id and id.lower(), prefix="Bearer ")
 
     def __repr__(self) -> str:
@@ -275,7 +279,10 @@ def secret_bytes(verify: Verify, text: str) -> bytes:
     try:
         found = base64.b64decode(text.strip().removeprefix("whsec_"), validate=True)
     except (binascii.Error, ValueError):
-        raise BadArguments("it is no secret of Standard Webhooks, which is base64, after whsec_") from None
+        raise BadArguments(
+            "it is no secret of Standard Webhooks, which is whsec_ and random bytes in base64, as `echo whsec_$(openssl rand "
+            "-base64 32)` makes one"
+        ) from None
     if not found:
         raise BadArguments("it is empty")
     return found
@@ -302,16 +309,16 @@ def check(
     """Tell a delivery's id, or raise `Forged`. `headers` have names in lower case, and each as often as it came."""
     found = _Headers(headers)
     if verify.scheme == "bearer":
-        scheme, _, given = found.one(verify.header).partition(" ")
+        scheme, _, given = found.one(verify.header, "Authorization: Bearer TOKEN").partition(" ")
         token = hashlib.sha256(_bytes(given.strip())).digest()  # so that not even the length of a secret can be timed
         fits = [hmac.compare_digest(token, hashlib.sha256(secret).digest()) for secret in secrets]
         if scheme.lower() != "bearer" or not any(fits):
-            raise Forged("the token is not the one that is expected")
-        return Verified(found.one(verify.id) if verify.id else _digest(body))
+            raise Forged("the token is not the one that is expected, in Authorization: Bearer TOKEN")
+        return Verified(found.one(verify.id, _AN_ID) if verify.id else _digest(body))
     offered, at = _signatures(verify, found)
     if "{timestamp}" in verify.signed:
         _check_time(at, now_ms, verify.tolerance_ms)
-    id = found.one(verify.id) if verify.id else ""
+    id = found.one(verify.id, _AN_ID) if verify.id else ""
     _check_boundaries(verify, id)
     parts = {"body": body, "timestamp": at.encode(), "id": _bytes(id)}
     text = b"".join(
@@ -320,7 +327,10 @@ def check(
     made = [_signature(verify, secret, text) for secret in secrets]
     fits = [hmac.compare_digest(_bytes(given), each) for each in made for given in offered[:_MOST_SIGNATURES]]
     if not any(fits):
-        raise Forged("the signature does not fit: the secret is another one, or the request was changed on its way")
+        raise Forged(
+            f"the signature in {verify.header} does not fit: the sender has another secret, signs something else than the "
+            f"{_signed(verify)}, or the request was changed on its way"
+        )
     if verify.id is not None:
         return Verified(id)
     return _inside(verify, body, at)
@@ -345,10 +355,12 @@ class _Headers:
         for name, value in headers:
             self._all.setdefault(name, []).append(value)
 
-    def one(self, name: str) -> str:
+    def one(self, name: str, expected: str) -> str:
         values = self._all.get(name, [])
-        if len(values) != 1 or not values[0]:
-            raise Forged(f"the header {name} {'is missing' if not values or not values[0] else 'comes twice'}")
+        if len(values) > 1:
+            raise Forged(f"the header {name} comes {len(values)} times, and must come once")
+        if not values or not values[0]:
+            raise Forged(f"the header {name} is missing; expected {expected}")
         return values[0]
 
 
@@ -362,30 +374,45 @@ def _signature(verify: Verify, secret: bytes, text: bytes) -> bytes:
     return made.hexdigest().encode() if verify.encoding == "hex" else base64.b64encode(made.digest())
 
 
+def _signed(verify: Verify) -> str:
+    """Name what is signed: 'body', 'time and body'."""
+    names = {"body": "body", "timestamp": "time", "id": "id"}
+    return " and ".join(names[place] for place in _PLACE.findall(verify.signed))
+
+
+def _expected(verify: Verify) -> str:
+    """Say what the header of the signature looks like."""
+    begins = {"stripe": "t=SECONDS,v1=", "standard": "v1,"}.get(verify.scheme, verify.prefix)
+    return f"{begins}SIGNATURE, an HMAC-{verify.algorithm.upper()} of {_signed(verify)} in {verify.encoding}"
+
+
 def _signatures(verify: Verify, headers: _Headers) -> tuple[list[str], str]:
     """List the signatures that a request offers, and the time that it says."""
-    given = headers.one(verify.header)
+    given = headers.one(verify.header, _expected(verify))
     if verify.scheme == "stripe":
         pairs = [part.strip().partition("=") for part in given.split(",")]
         times = [value for name, _, value in pairs if name == "t"]
         if len(times) != 1:
-            raise Forged("the header stripe-signature does not say one time")
+            raise Forged(f"the header stripe-signature does not say one time; expected {_expected(verify)}")
         return [value for name, _, value in pairs if name == "v1"], times[0]
-    at = headers.one(verify.timestamp) if verify.timestamp else ""
+    at = headers.one(verify.timestamp, _A_TIME) if verify.timestamp else ""
     if verify.scheme == "standard":
         return [part[3:] for part in given.split(" ") if part.startswith("v1,")], at
     if not given.startswith(verify.prefix):
-        raise Forged(f"the header {verify.header} does not begin with {verify.prefix!r}")
+        raise Forged(f"the header {verify.header} does not begin with {verify.prefix!r}; expected {_expected(verify)}")
     return [given[len(verify.prefix) :]], at
 
 
 def _check_time(at: str, now_ms: int, tolerance_ms: int) -> None:
     if not _TIME.fullmatch(at):
-        raise Forged("its time is no number of seconds")
+        raise Forged(f"the time that was signed is not {_A_TIME}")
     late_ms = now_ms - int(at) * 1000
     if abs(late_ms) > tolerance_ms:
         how = "late" if late_ms > 0 else "early"
-        raise Forged(f"it is {spoken(abs(late_ms) / 1000)} {how}, and {spoken(tolerance_ms / 1000)} are the most")
+        raise Forged(
+            f"by the time that was signed it is {spoken(abs(late_ms) / 1000)} {how}, and {spoken(tolerance_ms / 1000)} are the "
+            "most: set the clocks, or sign it anew"
+        )
 
 
 def _digest(*parts: bytes) -> str:

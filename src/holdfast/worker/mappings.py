@@ -19,6 +19,8 @@ import threading
 import time
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
 from typing import Any, Final
 
 from holdfast.values.text import cut, type_name
@@ -27,6 +29,7 @@ from holdfast.words.people import writable
 from holdfast.words.triggers import Delivery, TriggerSpec
 
 _log = logger("holdfast")
+_PACKAGE: Final = Path(__file__).parent.parent
 _MAPPING_S: Final = 60.0  # for one mapping
 _LET_GO_S: Final = 1.0  # for an async one to end once it was cancelled
 _TOGETHER_S: Final = 0.05  # for mappings that are called one after the other
@@ -59,11 +62,28 @@ def text_of(error: BaseException) -> str:
 
 
 def told_of(error: Exception) -> str:
-    """Say why a mapping failed."""
+    """Say why a mapping failed, or why what it returned was refused."""
     text = text_of(error)
     if isinstance(error, TimeoutError) and not text:
-        return f"TimeoutError: the mapping took longer than {_MAPPING_S:g} s"
-    return writable(f"{type_name(type(error))}: {text}")
+        return (
+            f"TimeoutError: the mapping took longer than {_MAPPING_S:g} s. Give what it waits for a timeout of its own"
+        )
+    return writable(f"{type(error).__name__ if is_ours(type(error)) else type_name(type(error))}: {text}")
+
+
+def is_ours(kind: type) -> bool:
+    """Is this an error of Holdfast, whose text says all there is to say?"""
+    return kind.__module__.partition(".")[0] == "holdfast"
+
+
+def trace_of(error: Exception) -> tuple[type[Exception], Exception, TracebackType | None] | None:
+    """Give the log what the user's code did, without the frames that led there; nothing where that would tell nothing."""
+    if is_ours(type(error)):
+        return None
+    trace = error.__traceback__
+    while trace is not None and Path(trace.tb_frame.f_code.co_filename).is_relative_to(_PACKAGE):
+        trace = trace.tb_next
+    return None if trace is None else (type(error), error, trace)
 
 
 class Mapper:

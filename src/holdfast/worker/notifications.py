@@ -108,7 +108,7 @@ class Notifications(Deliveries):
         """Has this process all that it needs to send there? If not, others may: no attempt is made here."""
         lacks = senders.lacking(target.format, (target.url, *target.secrets))
         if lacks is not None:
-            self._tell_left(row.name, f"it lacks {lacks}")
+            self._tell_left(row.name, f"it lacks {lacks}. Mend that, and start it again")
         return lacks is None and time.monotonic() >= self._left.get(outgoing(row.name), 0.0)
 
     def _tell_left(self, name: str, why: str) -> None:
@@ -123,7 +123,8 @@ class Notifications(Deliveries):
             await super()._failed(spec, row, error)
             return
         self._left[spec.name] = time.monotonic() + _LEFT_S
-        self._tell_left(spec.name.removeprefix(OUTGOING), str(error))
+        why = f"{error} ({error.aside})" if error.aside else str(error)
+        self._tell_left(spec.name.removeprefix(OUTGOING), why)
         with contextlib.suppress(LeaseLost):
             await self._store.leave_delivery(row, f"left to another worker: {error}")
 

@@ -425,7 +425,10 @@ class Consumer:
     async def _keep_unmapped(self, message: Message, key: str | None) -> None:
         """Keep a message that is not mapped here: without its id it is dead, and one that may end its workers is counted there."""
         if key is None:
-            told = f"the message has no id: there is no text and no whole number at {self.spec.config.get('id')!r}"
+            told = (
+                f"the message has no id: there is no text and no whole number at {self.spec.config.get('id')!r}. Have the sender "
+                "put one there and send it again, or change id=; then dismiss this one"
+            )
             new = NewDelivery(
                 self.spec.name, makeshift_key(message), KIND, message.headers, message.body, attempts=1, error=told
             )

@@ -37,7 +37,8 @@ def declared_by(spec: AgentSpec) -> Declared:
     given = spec.signature.bind((), dict(spec.schedule.args)).input
     if len(given.text) > LONGEST_INPUT:
         raise BadArguments(
-            f"agent {spec.name!r}: the arguments of a schedule are longer than {LONGEST_INPUT:,} characters"
+            f"agent {spec.name!r}: the arguments of a schedule are at most {LONGEST_INPUT:,} characters; these are "
+            f"{len(given.text):,}. Give where the data is, and let the agent read it"
         )
     run = NewRun("", "", spec.name, given.text, spec.version, spec.flow.queue or "default")
     run.lane, run.identity = lane_of(spec.flow, spec.signature, given.identity), given.digest

@@ -53,7 +53,15 @@ class Undelivered(Exception):
 
 
 class NotFromHere(Undelivered):
-    """A message cannot go out from this worker, whatever its receiver does: by what the operator has set, or not. Another may."""
+    """A message cannot go out from this worker, whatever its receiver does: by what the operator has set, or not. Another may.
+
+    `aside` is for the log of the worker alone: whoever may register notifications sees the message, and is not to learn by it
+    which addresses private names have.
+    """
+
+    def __init__(self, message: str, aside: str = "") -> None:
+        super().__init__(message)
+        self.aside = aside
 
 
 def lacking(format: str, places: Iterable[str]) -> str | None:
@@ -76,7 +84,7 @@ def from_environment(place: str) -> str:
     name = place.removeprefix("env:")
     found = os.environ.get(name, "").strip()
     if not found:
-        raise NotFromHere(f"the environment of this worker has no {name}")
+        raise NotFromHere(f"the environment of this worker has no {name}; set it, and start the worker again")
     return found
 
 
@@ -129,14 +137,15 @@ async def _resolved(host: str, scheme: str) -> list[str]:
     except OSError:
         raise NotFromHere(f"this worker has no thread left to resolve {host}") from None
     if not addresses:
-        raise Undelivered(f"{host} has no address")
+        raise Undelivered(f"{host} has no address: check the name")
     for each in addresses:
         if is_in(each, allowed):
             continue
         if not is_public(each):
             raise NotFromHere(
-                f"{host} is not a public address ({plain(each)}). If it is meant, the operator of the workers adds its network to "
-                f"{NETWORKS}"
+                f"{host} is not a public address. If it is meant, the operator of the workers adds its network to {NETWORKS}, and "
+                "the log of the worker has the address",
+                f"{host} is {plain(each)}",
             )
         if scheme == "http":
             raise NotFromHere(f"what goes to {host} could be read on its way: use https")
@@ -161,8 +170,8 @@ async def _connected(
         except ssl.SSLCertVerificationError as problem:
             raise Undelivered(f"the certificate of {name} is not good: {cut(problem.verify_message, 200)}") from None
         except OSError as problem:
-            why = problem.strerror or type_name(type(problem))
-    raise Undelivered(f"no connection: {cut(why, 200)}")
+            why = type_name(type(problem)) if problem.errno is None else os.strerror(problem.errno)
+    raise Undelivered(f"no connection to port {port}: {cut(why, 200)}")
 
 
 async def _asked(

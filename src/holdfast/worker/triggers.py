@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -34,9 +35,9 @@ from holdfast.values.text import cut, type_name
 from holdfast.words.announcements import KIND
 from holdfast.words.durations import moment
 from holdfast.words.harmless import logger
-from holdfast.words.triggers import Action, Delivery, TriggerSpec, actions
+from holdfast.words.triggers import OUTGOING, Action, Delivery, TriggerSpec, actions
 from holdfast.worker.agents import Served
-from holdfast.worker.mappings import Mapper, text_of, told_of
+from holdfast.worker.mappings import Mapper, text_of, told_of, trace_of
 from holdfast.worker.measures import Measures
 from holdfast.worker.rounds import AT_ONCE, Round
 
@@ -81,11 +82,13 @@ def failure(
             wait_s = None if wait_s is None else min(wait_s, max(spec.retry.max_s, asked_s))
         except BaseException as problem:
             told += f" (and retry= raised {type_name(type(problem))}: {cut(text_of(problem), 200)})"
+    look = shlex.join([*look.split(), spec.name.removeprefix(OUTGOING)])
     how = f"it is dead: `{look}` shows it" if wait_s is None else f"the next attempt is in {wait_s:.1f} s"
-    _log.warning(
-        "delivery %r of trigger %r failed, attempt %d; %s: %s", key, spec.name, failures, how, told,
-        exc_info=error if traces else None,
-    )  # fmt: skip
+    if spec.name.startswith(OUTGOING):
+        what = f"message {key!r} of notification {spec.name.removeprefix(OUTGOING)!r} did not go out"
+    else:
+        what = f"delivery {key!r} of trigger {spec.name!r} failed"
+    _log.warning("%s, attempt %d; %s: %s", what, failures, how, told, exc_info=trace_of(error) if traces else None)
     return told, wait_s
 
 
