@@ -67,7 +67,8 @@ def test_what_is_refused(cli):
         (["nobody"], "there is no notification 'nobody'"), (["x", "--pause", "--resume"], "give one of"),
         (["--test"], "name the notification"), (["x", "--kind", "run.failed"], "are for --to"),
         (["x", "--to", "https://x.y/", "--kind", "run.failed", "--secret", "whsec_x"], "by the variable"),
-        (["x", "--to", "https://x.y/", "--secret", "env:X"], "say of what it is told"), (["x", "--replay", "m"], "has no message 'm'"),
+        (["x", "--to", "https://x.y/", "--secret", "env:X"], "say of what it is told"),
+        (["x", "--replay", "m"], "has no message 'm'"),
     ):  # fmt: skip
         refused = cli("notify", *words)
         assert refused.exit_code != 0

@@ -41,7 +41,7 @@ def sale(n: int, shop: str = "a") -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("served", [True, False], ids=["a worker was there", "no worker was there"])
 async def test_what_a_failed_run_hears_is_decided_when_it_is_passed_on(tmp_path, served):
-    """A worker passes on what is published, and a failed run hears nothing. Without one, it lies there until the run was retried."""
+    """A worker passes on what is published, and a failed run hears nothing. Without one it lies there until a retry."""
     broken = True
 
     @holdfast.agent
