@@ -38,6 +38,20 @@ def test_a_name_that_makes_no_sense(cli):
     assert "up to 40 letters" in result.stderr
 
 
+def test_a_worker_tells_what_starts_its_agents_and_once_that_a_broker_is_away(terminal):
+    """Drivers have a log of their own, with a traceback for each try."""
+    (terminal.folder / "orders.py").write_text(
+        "import holdfast\n\n@holdfast.on.queue('amqp://127.0.0.1:1/orders', id='order_id')\ndef orders(delivery): ...\n"
+    )
+    worker = terminal.start("worker", "orders.py")
+    worker.until("Serving no agents from")
+    worker.until("Triggers: orders (queue).")
+    worker.until("trigger 'orders' cannot read amqp://127.0.0.1:1/orders and tries again")
+    worker.signal(signal.SIGTERM)
+    worker.wait()
+    assert "transport" not in worker.output() and "Traceback" not in worker.output()
+
+
 def test_a_worker_tells_what_it_carries(terminal):
     """Steps, waits and ends are printed as they become durable, with the run's id; the name begins the worker's id."""
     worker = terminal.start("worker", FLEET, "--name", "web-1")

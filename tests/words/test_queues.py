@@ -4,7 +4,7 @@ import pytest
 
 import holdfast
 from holdfast import BadArguments
-from holdfast.words.queues import BROKERS, Message, address_of, headers_of, key_of, makeshift_key
+from holdfast.words.queues import BROKERS, Message, address_of, headers_of, key_of, makeshift_key, why_no_key
 
 
 @pytest.mark.parametrize(
@@ -145,3 +145,16 @@ def test_every_broker_has_an_adapter():
 
     found = {file.stem for file in Path(adapters.__file__).parent.glob("*.py")} - {"__init__", "contract"}
     assert {broker.name for broker in BROKERS.values()} == found
+
+
+@pytest.mark.parametrize(
+    ("body", "id", "why"),
+    [
+        (b"{}", "order_id", "there is no text and no whole number at 'order_id'"),
+        (b"no json", "order_id", "its body is not JSON, so there is nothing at 'order_id'"),
+        (b"no json", "header:order", "there is no text and no whole number at 'header:order'"),
+    ],
+)
+def test_a_message_without_its_id_says_why(body, id, why):
+    told = why_no_key(Message(body, {}, None, 0), id)
+    assert why in told and "change id=" in told

@@ -22,10 +22,11 @@ from holdfast.client.edge import Edge
 from holdfast.declare import Agent
 from holdfast.words.events import is_quiet
 from holdfast.words.model import Event
-from holdfast.worker.agents import specs_of
+from holdfast.worker.agents import specs_of, triggers_of
 from holdfast.worker.health import Probes, listening
 from holdfast.worker.settings import Settings
 
+_LOUD: Final = ("aio_pika", "aiormq")  # log each try to reach a broker that is away, which the worker tells once
 _MOST_LINES: Final = 1_000  # that wait to be printed: a slow terminal must not cost memory, nor hold up the runs
 
 
@@ -58,6 +59,9 @@ def worker(apps: tuple[str, ...], host: str, port: int | None, quiet: bool, db: 
     """
     found, settings = load_apps(apps), Settings(**behaviour)  # the options are fields of it
     listen_to_logs(logging.WARNING)
+    for driver in map(logging.getLogger, _LOUD):
+        if driver.level == logging.NOTSET:
+            driver.setLevel(logging.CRITICAL)
     with listening(host, port) as probes:  # a port that is in use is told before any run is claimed
         asyncio.run(_serve(db, found, settings, probes, quiet=quiet))
     leave_if_held(0)
@@ -79,7 +83,9 @@ async def _serve(
                 say(f"Health and metrics at {probes.url}/healthz, /readyz and /metrics.")
             of = f" of {', '.join(settings.queues)}" if settings.queues else ""
             named = f" as {edge.worker_id}" if settings.name else ""
-            say(f"Serving {names}{of} from {edge.url}{named}. Ctrl-C stops at a safe point.")
+            say(f"Serving {names or 'no agents'}{of} from {edge.url}{named}. Ctrl-C stops at a safe point.")
+            if triggers := triggers_of(apps):
+                say(f"Triggers: {', '.join(f'{each.name} ({each.kind})' for each in triggers)}.")
             await stop.asked.wait()
             busy, grace = sum(map(len, edge.open_calls().values())), f"{settings.stop_grace_s:g} s"
             steps = f"{busy} running step{'' if busy == 1 else 's'}"

@@ -192,6 +192,17 @@ def key_of(message: Message, id: str | None) -> str | None:
     return (str(found) or None) if fits else None
 
 
+def why_no_key(message: Message, id: str) -> str:
+    """Say why a message has no key, and what is to be done about it."""
+    there = f"there is no text and no whole number at {id!r}"
+    if not _HEADER.fullmatch(id):
+        try:
+            json.loads(message.body)
+        except (ValueError, RecursionError):
+            there = f"its body is not JSON, so there is nothing at {id!r}"
+    return f"the message has no id: {there}. Have the sender put one there and send it again, or change id=; then dismiss this one"
+
+
 def makeshift_key(message: Message) -> str:
     """Name a message that lacks its id, so that it can be kept: by the broker's id, or by its body."""
     return f"no-id-{hashlib.sha256((message.id or '').encode() + message.body).hexdigest()[:40]}"

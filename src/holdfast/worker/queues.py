@@ -36,7 +36,7 @@ from holdfast.store.triggers import NewDelivery
 from holdfast.values.text import cut
 from holdfast.words.durations import moment
 from holdfast.words.harmless import logger
-from holdfast.words.queues import Address, Message, address_of, key_of, makeshift_key
+from holdfast.words.queues import Address, Message, address_of, key_of, makeshift_key, why_no_key
 from holdfast.words.triggers import Delivery, TriggerSpec, actions, delivery_key
 from holdfast.worker.agents import Served
 from holdfast.worker.brokers.contract import CONNECT_S, TAKE_S, Connect, Connection, QueueMissing, Reading
@@ -425,10 +425,7 @@ class Consumer:
     async def _keep_unmapped(self, message: Message, key: str | None) -> None:
         """Keep a message that is not mapped here: without its id it is dead, and one that may end its workers is counted there."""
         if key is None:
-            told = (
-                f"the message has no id: there is no text and no whole number at {self.spec.config.get('id')!r}. Have the sender "
-                "put one there and send it again, or change id=; then dismiss this one"
-            )
+            told = why_no_key(message, str(self.spec.config.get("id")))
             new = NewDelivery(
                 self.spec.name, makeshift_key(message), KIND, message.headers, message.body, attempts=1, error=told
             )
