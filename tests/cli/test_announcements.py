@@ -20,5 +20,9 @@ def test_an_announcement_is_published_once(cli):
     document = cli.json("publish", "order.paid", "other", "--key", "k")
     assert (document["id"], document["created"], document["differs"]) == (told["id"], False, True)
     assert document["before"].startswith("20")
+    assert (
+        "Note: {order: 7} begins like JSON and is none, so it is sent as text."
+        in cli("publish", "order.paid", "{order: 7}").stderr
+    )
     refused = cli("publish", "a b")
     assert refused.exit_code and "cannot name an announcement" in refused.output

@@ -114,7 +114,7 @@ def test_what_is_declared_is_shown_as_it_is_written():
         (on.webhook("a", verify=Verify.hmac("env:ONE", header="X-Me", signed="{timestamp}.{body}", timestamp="X-At", prefix="v0=")),
          'Verify.hmac("env:ONE", header="x-me", signed="{timestamp}.{body}", timestamp="x-at", prefix="v0=")'),
         (on.files("in/*.txt", settle="1s"), 'in/*.txt, settle="1s"'),
-        (on.files("in/*.txt"), "in/*.txt"),
+        (on.files("in/*.txt"), 'in/*.txt, settle="2s"'),
         (on.queue("redis://127.0.0.1:6379/orders", id="order_id", in_flight=7, redeliver="2m"),
          'redis://127.0.0.1:6379/orders, id="order_id", in_flight=7, redeliver="2m"'),
         (on.queue("nats://worker:env:PASSWORD@127.0.0.1/orders"), "nats://worker@127.0.0.1/orders"),

@@ -233,6 +233,9 @@ async def test_a_worker_that_lacks_a_variable_leaves_it_to_others(tmp_path, monk
             await settled(ops, waiting=1)
             await hf.run(pays, 1)
             await settled(ops, waiting=2)
+            message = await failing(
+                ops, "left to another worker: it lacks the variable OPS_SECRET. Mend that, and start it again"
+            )
             assert [each.attempts for each in await ops.deliveries()] == [0, 0]
             assert (
                 caplog.text.count(

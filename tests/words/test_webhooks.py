@@ -138,13 +138,14 @@ def test_verifiers_that_are_none(make, says):
 @pytest.mark.parametrize(
     ("verify", "headers", "says"),
     [
-        (Verify.github("env:A"), [], "x-hub-signature-256 is missing; expected sha256=SIGNATURE, an HMAC-SHA256 of body in hex"),
+        (Verify.github("env:A"), [],
+         "x-hub-signature-256 is missing; expected sha256=SIGNATURE, an HMAC-SHA256 of the body in hex"),
         (Verify.github("env:A"), [("x-hub-signature-256", "sha1=x")], "does not begin with 'sha256='; expected sha256=SIGNATURE"),
         (Verify.github("env:A"), [("x-hub-signature-256", "sha256=x")],
          "x-github-delivery is missing; expected the id of the delivery"),
         (Verify.github("env:A"), [("x-hub-signature-256", "a"), ("x-hub-signature-256", "b")], "comes 2 times, and must come once"),
         (Verify.standard("env:A"), [],
-         "webhook-signature is missing; expected v1,SIGNATURE, an HMAC-SHA256 of id and time and body in"),
+         "webhook-signature is missing; expected v1,SIGNATURE, an HMAC-SHA256 of the id and time and body in"),
         (Verify.standard("env:A"), [("webhook-signature", "v1,x")],
          "webhook-timestamp is missing; expected a time in whole seconds"),
         (Verify.slack("env:A"), [("x-slack-signature", "v0=x"), ("x-slack-request-timestamp", "noon")],

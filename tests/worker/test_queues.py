@@ -224,7 +224,9 @@ async def test_a_plain_mapping_that_hangs_holds_up_no_other(broker, queue, url, 
     async with holdfast.open(url, agents=[hangs]) as hf:
         await until(lambda: _runs(hf, 19))
         (dead,) = await until(lambda: _dead(hf, 1))
-        assert dead.error.startswith("TimeoutError: the mapping took longer than 0.3 s. Give what it waits for a timeout")
+        assert dead.error.startswith(
+            "TimeoutError: the mapping took longer than 0.3 s. Give what it waits for a timeout"
+        )
         go_on.set()
 
 

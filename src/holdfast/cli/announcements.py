@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from holdfast.cli.options import db_option, json_option, subcommand, value_of
+from holdfast.cli.options import db_option, json_option, message_of, subcommand
 from holdfast.cli.stores import existing
 from holdfast.cli.view.console import answer as tell
 from holdfast.cli.view.console import print_json
@@ -25,7 +25,7 @@ from holdfast.words.durations import day_and_time
 async def publish(name: str, value: str | None, key: str | None, db: str | None, as_json: bool) -> None:
     """Publish an announcement. VALUE is JSON, or else text."""
     async with existing(db) as hf:
-        told = value_of(value)
+        told = message_of(value)
         done = await hf.publish(name, told, key=key)
         if as_json:
             happened = {"created": done.created, "before": done.before, "differs": done.differs}

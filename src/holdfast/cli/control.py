@@ -18,10 +18,10 @@ from holdfast.cli.options import (
     db_option,
     json_option,
     label_option,
+    message_of,
     run_argument,
     run_ids,
     subcommand,
-    value_of,
 )  # fmt: skip
 from holdfast.cli.stores import existing, held
 from holdfast.cli.view.advice import GOES_ON, code_of, command, held_back, how_to_go_on
@@ -242,7 +242,7 @@ async def send(run: str, topic: str, value: str | None, key: str | None, db: str
     """Send a message to a run. VALUE is JSON, or else text."""
     async with existing(db) as hf:
         await Edge(hf).row(run)
-        sent = value_of(value)
+        sent = message_of(value)
         receipt = await hf.get(run).send(topic, sent, key=key)
         if as_json:
             told = {"run": run, "topic": topic, "value": sent, "key": key, "position": receipt.position}

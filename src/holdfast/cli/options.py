@@ -17,8 +17,10 @@ import click
 
 from holdfast.cli.group import STORE, Command
 from holdfast.cli.stores import existing
+from holdfast.cli.view.console import say
 from holdfast.client.bundles import is_bundle
 from holdfast.errors import BadArguments
+from holdfast.values.text import cut
 from holdfast.words.budget import Budget
 from holdfast.words.durations import seconds
 from holdfast.words.harmless import harmless
@@ -41,6 +43,14 @@ def value_of(text: str | None) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def message_of(text: str | None) -> Any:
+    """Read a value that is sent to others, and say so if it was meant as JSON, perhaps, and is taken as text."""
+    value = value_of(text)
+    if isinstance(value, str) and value == text and value.lstrip().startswith(("{", "[")):
+        say(f"Note: {cut(value, 60)} begins like JSON and is none, so it is sent as text.", "yellow")
+    return value
 
 
 def pairs(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:

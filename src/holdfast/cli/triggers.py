@@ -32,7 +32,7 @@ _STYLES: Final = {"dead": "red", "failed": "red", "new": "yellow", "done": "gree
 _SHOWN: Final = 4_000  # characters of a body; --json has all
 _WIDE: Final = 60  # characters of what is only one column
 _DEFAULTS: Final = {  # of options that nobody wrote
-    "max_bytes": DEFAULT_BYTES, "in_flight": DEFAULT_IN_FLIGHT, "redeliver_ms": 30_000, "settle_ms": 2_000,
+    "max_bytes": DEFAULT_BYTES, "in_flight": DEFAULT_IN_FLIGHT, "redeliver_ms": 30_000,
 }  # fmt: skip
 
 

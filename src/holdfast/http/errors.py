@@ -61,7 +61,7 @@ REFUSALS: Final[dict[str, tuple[int, str]]] = {
     "unauthorized": (401, "Send `Authorization: Bearer TOKEN`; `holdfast token NAME` makes one."),
     "unverified": (
         401,
-        "Compare the secret at the sender with that in the environment of `holdfast serve`, and both clocks.",
+        "`holdfast triggers NAME` shows how the sender must sign. Compare secrets, those of `holdfast serve` too, and clocks.",
     ),
     "forbidden": (403, "Use a token that may do this; `holdfast token NAME` makes one."),
     "foreign_request": (

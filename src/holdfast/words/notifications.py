@@ -24,7 +24,7 @@ from typing import Any, Final, Literal, cast
 from urllib.parse import quote, urlsplit
 
 from holdfast.errors import BadArguments, NotAllowed
-from holdfast.values.text import cut, short
+from holdfast.values.text import cut, near, short
 from holdfast.words.durations import moment, spoken
 from holdfast.words.events import error_line, told
 from holdfast.words.harmless import harmless
@@ -172,7 +172,10 @@ def checked_kinds(kinds: str | Iterable[str]) -> tuple[str, ...]:
     for kind in [kinds] if isinstance(kinds, str) else kinds:
         family = [kind] if kind in known else [each for each in known if each.partition(".")[0] == kind]
         if not family:
-            raise BadArguments(f"{short(kind)} is no kind of event; there are: {', '.join(known)}")
+            meant = near(str(kind), known)
+            raise BadArguments(
+                f"{short(kind)} is no kind of event{f'; perhaps {meant!r}' if meant else ''}. There are: {', '.join(known)}"
+            )
         found |= dict.fromkeys(family)
     if not found:
         raise BadArguments(

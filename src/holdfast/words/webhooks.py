@@ -383,7 +383,7 @@ def _signed(verify: Verify) -> str:
 def _expected(verify: Verify) -> str:
     """Say what the header of the signature looks like."""
     begins = {"stripe": "t=SECONDS,v1=", "standard": "v1,"}.get(verify.scheme, verify.prefix)
-    return f"{begins}SIGNATURE, an HMAC-{verify.algorithm.upper()} of {_signed(verify)} in {verify.encoding}"
+    return f"{begins}SIGNATURE, an HMAC-{verify.algorithm.upper()} of the {_signed(verify)} in {verify.encoding}"
 
 
 def _signatures(verify: Verify, headers: _Headers) -> tuple[list[str], str]:

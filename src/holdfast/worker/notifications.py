@@ -105,11 +105,10 @@ class Notifications(Deliveries):
         return min((due for due in dues if due is not None), default=None)
 
     def _able(self, row: NotificationRow, target: Target) -> bool:
-        """Has this process all that it needs to send there? If not, others may: no attempt is made here."""
-        lacks = senders.lacking(target.format, (target.url, *target.secrets))
-        if lacks is not None:
-            self._tell_left(row.name, f"it lacks {lacks}. Mend that, and start it again")
-        return lacks is None and time.monotonic() >= self._left.get(outgoing(row.name), 0.0)
+        """Should this process try to send there? One that cannot says so, in the first message too, and leaves them to others."""
+        if (lacks := _lacks(target)) is not None:
+            self._tell_left(row.name, lacks)
+        return time.monotonic() >= self._left.get(outgoing(row.name), 0.0)
 
     def _tell_left(self, name: str, why: str) -> None:
         """Say once why messages are left to others."""
@@ -205,8 +204,16 @@ class Notifications(Deliveries):
         return AT_ONCE if self._full else due
 
 
+def _lacks(target: Target) -> str | None:
+    """Say what this process lacks to send there, and what to do."""
+    found = senders.lacking(target.format, (target.url, *target.secrets))
+    return None if found is None else f"it lacks {found}. Mend that, and start it again"
+
+
 async def _send(target: Target, delivery: Delivery) -> None:
     """Send a message, as the mapping of its notification."""
+    if (lacks := _lacks(target)) is not None:
+        raise senders.NotFromHere(lacks)
     document = delivery.json()
     url = senders.from_environment(target.url) if target.url.startswith("env:") else target.url
     if target.format == "mail":

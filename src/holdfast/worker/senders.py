@@ -142,11 +142,8 @@ async def _resolved(host: str, scheme: str) -> list[str]:
         if is_in(each, allowed):
             continue
         if not is_public(each):
-            raise NotFromHere(
-                f"{host} is not a public address. If it is meant, the operator of the workers adds its network to {NETWORKS}, and "
-                "the log of the worker has the address",
-                f"{host} is {plain(each)}",
-            )
+            told = f"{host} is not a public address. If it is meant, the operator of the workers adds its network to {NETWORKS}"
+            raise NotFromHere(told, "" if plain(each) == host else f"{host} is {plain(each)}")
         if scheme == "http":
             raise NotFromHere(f"what goes to {host} could be read on its way: use https")
     return list(dict.fromkeys(str(each) for each in addresses))[:_MOST_ADDRESSES]
