@@ -328,7 +328,8 @@ async def state(run: str, at: int | None, apps: tuple[str, ...], db: str | None,
     if as_json:
         print_json({"state": None if found is None else plain(found) | {"value": value}})
     elif found is None:
-        answer(f"Run {run} had stored no state" + (f" at event {at}." if at is not None else "."))
+        at_all = f" at event {at}" if at is not None else ""
+        answer(f"Run {run} had stored no state{at_all}. Of a reducer, --code FILE.py folds the events.")
     else:
         made = f"checkpoint {found.era}" if apps == () else f"{count(found.folded or 0, 'event')} folded"
         say(f"{made}, event {found.seq}, {when(round(found.at.timestamp() * 1000))}", "dim")

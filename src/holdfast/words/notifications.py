@@ -173,9 +173,8 @@ def checked_kinds(kinds: str | Iterable[str]) -> tuple[str, ...]:
         family = [kind] if kind in known else [each for each in known if each.partition(".")[0] == kind]
         if not family:
             meant = near(str(kind), known)
-            raise BadArguments(
-                f"{short(kind)} is no kind of event{f'; perhaps {meant!r}' if meant else ''}. There are: {', '.join(known)}"
-            )
+            perhaps = f"; perhaps {meant!r}" if meant else ""
+            raise BadArguments(f"{short(kind)} is no kind of event{perhaps}. There are: {', '.join(known)}")
         found |= dict.fromkeys(family)
     if not found:
         raise BadArguments(
