@@ -81,6 +81,21 @@ class _Steadfast:
         return call
 
 
+@dataclasses.dataclass
+class _Time:
+    """Those for whom time jumps, and those for whom it stands still.
+
+    Attributes:
+        jumper: The task that lets it jump.
+        waiting: What the test waits to hear.
+        settling: How many calls let things settle: time jumps for nobody meanwhile, or it would run away from them.
+    """
+
+    jumper: asyncio.Task[None] | None = None
+    waiting: set[Waiter] = dataclasses.field(default_factory=set)
+    settling: int = 0
+
+
 class TestClient(Client):
     """A client for tests. Time passes only while the test waits for a run, and then as fast as the runs allow.
 
@@ -113,14 +128,10 @@ class TestClient(Client):
         self.clock = JumpClock()
         self.path = path
         self._faults = faults
-        self._waiting: set[Waiter] = set()  # what the test waits to hear
+        self._time = _Time()
         self._up = asyncio.Event()
         self._crashing = asyncio.Lock()
         self._over = False
-        self._jumper: asyncio.Task[None] | None = None
-        self._settling = (
-            0  # calls that let things settle: time jumps for nobody meanwhile, or it would run away from them
-        )
         self._carried: dict[str, tuple[Override, ...]] = {}
         settings = dataclasses.replace(
             settings, replace=replace, observe=self._observe, overrides=lambda root: self._carried.get(root, ())
@@ -147,13 +158,13 @@ class TestClient(Client):
     async def _open(self) -> None:
         await super()._open()
         self._up.set()
-        if self._jumper is None:
-            self._jumper = asyncio.get_running_loop().create_task(self._jump())
+        if self._time.jumper is None:
+            self._time.jumper = asyncio.get_running_loop().create_task(self._jump())
 
     async def __aexit__(self, *exc: object) -> None:
-        if self._jumper is not None:
-            self._jumper.cancel()
-            await asyncio.gather(self._jumper, return_exceptions=True)
+        if self._time.jumper is not None:
+            self._time.jumper.cancel()
+            await asyncio.gather(self._time.jumper, return_exceptions=True)
         async with self._crashing:
             self._over = True
             await self._close(grace_s=5.0)
@@ -297,11 +308,11 @@ class TestClient(Client):
     # Time jumps when every run waits and the test waits for a run
 
     async def _pause_for(self, waiter: Waiter) -> None:
-        self._waiting.add(waiter)
+        self._time.waiting.add(waiter)
         try:
             await super()._pause_for(waiter)
         finally:
-            self._waiting.discard(waiter)
+            self._time.waiting.discard(waiter)
 
     async def _jump(self) -> None:
         quiet = 0
@@ -321,8 +332,8 @@ class TestClient(Client):
 
     def _may_jump(self) -> bool:
         """Does nothing move, does the test wait for a run, and has nothing happened that it is about to look at?"""
-        heard = any(waiter.up for waiter in self._waiting)
-        return bool(self._waiting) and not heard and not self._settling and self._idle()
+        heard = any(waiter.up for waiter in self._time.waiting)
+        return bool(self._time.waiting) and not heard and not self._time.settling and self._idle()
 
     def _moves(self) -> object:
         """A value that differs once any run has moved."""
@@ -352,14 +363,14 @@ class TestClient(Client):
     async def _settled(self) -> None:
         """Until what became due has begun or ended, so that the next line of the test sees its effect."""
         quiet, still, before = 0, 0, None
-        self._settling += 1
+        self._time.settling += 1
         try:
             while quiet < _QUIET_LOOKS and still < _STILL_LOOKS:
                 await asyncio.sleep(_LOOK_EVERY_S)
                 quiet = quiet + 1 if self._idle() and not self._due_now() and not await self._unclaimed() else 0
                 still, before = (still + 1 if before == self._moves() and not self._writing() else 0), self._moves()
         finally:
-            self._settling -= 1
+            self._time.settling -= 1
 
     def _writing(self) -> bool:
         """Is a write on its way?"""
