@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from time import monotonic, perf_counter
 
@@ -72,3 +73,18 @@ async def listener(messages: int) -> None:
 async def sleeper(until: datetime) -> None:
     await holdfast.sleep(until=until)
     seen.append((datetime.now(UTC) - until).total_seconds())
+
+
+@holdfast.step
+async def tick(due: float) -> float:
+    await asyncio.sleep(max(due - monotonic(), 0))
+    return monotonic()
+
+
+@holdfast.agent
+async def ticking(ticks: int, a_second: int) -> None:
+    """So many events, at this pace, from the first message on."""
+    await holdfast.receive("ping", int)
+    began = await moment()
+    for number in range(ticks):
+        await tick(began + number / a_second)

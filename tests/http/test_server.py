@@ -20,6 +20,7 @@ import holdfast
 from holdfast.http.server import listening
 
 AGENTS = Path(agents.__file__)
+PATH = "/api/runs/s/streams/answer"
 
 
 def test_a_start_on_a_full_disk_is_refused_in_time_and_does_not_happen_later(commands, small_disk, tmp_path):
@@ -121,6 +122,49 @@ def test_a_follower_survives_its_server(start, store_url):
             whole = [event.seq async for event in run.events()]
             assert [event["seq"] for event in got] == whole
             assert text == await run.result() == "".join(f"{n} " for n in range(12))
+
+    asyncio.run(main())
+
+
+def test_many_readers_have_all_of_it_once(start, store_url):
+    """Twenty read as it comes; one is cut off again and again and comes back; one takes nothing until the others have all."""
+    worker, _ = start("worker", AGENTS)
+    worker.until("Serving")
+    headers, (_, address) = bearer(store_url), serve(start)
+    words = [f"{n:04}" * 1024 for n in range(60)]  # more than the system keeps for a reader
+
+    async def read(web):
+        return "".join([chunk["data"] async for place, chunk in followed(web, PATH) if place is not None])
+
+    async def come_back():
+        text, place, visits = "", None, 0
+        while len(text) < len("".join(words)):
+            visits += 1
+            async with httpx2.AsyncClient(base_url=address, timeout=30, headers=headers) as web:
+                async for offset, chunk in followed(web, PATH, place):
+                    text, place = text + chunk["data"], offset
+                    break  # and what is on its way to it is lost
+        return text, visits
+
+    async def main():
+        async with (
+            holdfast.open(store_url) as hf,
+            httpx2.AsyncClient(base_url=address, timeout=30, headers=headers) as web,
+        ):
+            run = await hf.start("scribe", len(words), id="s")
+            slow = followed(web, PATH)
+            begun = asyncio.ensure_future(anext(slow))
+            reading = [asyncio.ensure_future(read(web)) for _ in range(20)]
+            returning = asyncio.ensure_future(come_back())
+            for word in words:
+                await run.send("word", word)
+            _, first = await begun
+            assert await asyncio.gather(*reading) == ["".join(words)] * 20
+            text, visits = await returning
+            assert text == "".join(words)
+            assert visits > 5
+            rest = [chunk["data"] async for place, chunk in slow if place is not None]
+            assert "".join([first["data"], *rest]) == "".join(words)
 
     asyncio.run(main())
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ from holdfast.http.errors import Refused, problem
 MOST_FOLLOWERS: Final = 1_000  # of one server
 _TAIL_BYTES: Final = 128 * 1024
 _AT_ONCE_BYTES: Final = 16 * 1024
+_PIECES: Final = 16  # of a tail that are kept joined
 _READING: Final = 16
 _SIGN_OF_LIFE_S: Final = 15.0
 LOOK_S: Final = 1.0  # between looks whether those who wait still may
@@ -78,6 +80,7 @@ class Tail:
         self.users = 0
         self._kept: deque[Message] = deque()
         self._size = 0
+        self._pieces: dict[int, Message] = {}  # by the place that each is behind: made once for all who are there
         self.over = False
         self._problem: Exception | None = None
         self._news = asyncio.Event()
@@ -99,22 +102,32 @@ class Tail:
             self._tell()
 
     def _tell(self) -> None:
+        self._pieces.clear()
         self._news.set()
         self._news = asyncio.Event()
 
-    async def behind(self, place: int) -> list[Message] | None:
-        """Wait for what comes behind a place; nothing when it is over, None when too much came since."""
-        while True:
-            if place < self.start:
-                return None
-            found = [message for message in self._kept if message[0] > place]
-            if found:
-                return found
+    async def behind(self, place: int) -> Message | None:
+        """Wait for what comes behind a place, in one piece; an empty one when it is over, None when too much came since."""
+        while place >= self.start:
+            if self._kept and self._kept[-1][0] > place:
+                return self._piece(place)
             if self._problem is not None:
                 raise self._problem
             if self.over:
-                return []
+                return place, b""
             await self._news.wait()
+        return None
+
+    def _piece(self, place: int) -> Message:
+        """Join what is kept behind a place."""
+        piece = self._pieces.get(place)
+        if piece is None:
+            behind = itertools.takewhile(lambda message: message[0] > place, reversed(self._kept))
+            piece = _joined(list(behind)[::-1])
+            if len(self._pieces) >= _PIECES:
+                self._pieces.clear()
+            self._pieces[place] = piece
+        return piece
 
     async def close(self) -> None:
         """Read no more."""
@@ -158,7 +171,7 @@ class Followers:
     def __init__(self) -> None:
         self.closing = asyncio.Event()
         self.count = 0
-        self._here: dict[str, dict[asyncio.Event, None]] = {}  # by token, the oldest first: what ends each
+        self._here: dict[str, dict[asyncio.Future[None], None]] = {}  # by token, the oldest first: what ends each
         self._tails: dict[Hashable, Tail] = {}
         self._boards: dict[Hashable, Board] = {}
         self._reading = asyncio.Semaphore(_READING)
@@ -176,14 +189,12 @@ class Followers:
                     del piece
             async with self._sharing(source, after) as tail:
                 if tail.start <= after:
-                    while found := await tail.behind(after):
-                        piece = _joined(found)
+                    while (piece := await tail.behind(after)) is not None:
+                        if piece[0] == after:
+                            return
                         after = piece[0]
-                        del found  # it must not be kept while a slow reader takes the first of it
                         yield piece
-                        del piece
-                    if found is not None:
-                        return
+                        del piece  # it must not be kept while a slow reader takes it
                     continue
             if after == began_at:  # there is nothing between us and a tail that begins later: it is no place of ours
                 async for each in source.messages(after, follow=True):
@@ -233,9 +244,9 @@ class Followers:
                 await board.close()
 
     @contextlib.contextmanager
-    def counted(self, token: str) -> Iterator[asyncio.Event]:
-        """Count one more follower of this token in this block; it is to leave when the event is set."""
-        leaving = asyncio.Event()
+    def counted(self, token: str) -> Iterator[asyncio.Future[None]]:
+        """Count one more follower of this token in this block; it is to leave when this is done."""
+        leaving = asyncio.get_running_loop().create_future()
         self.count += 1
         self._here.setdefault(token, {})[leaving] = None
         try:
@@ -243,7 +254,7 @@ class Followers:
         finally:
             self._forget(token, leaving)
 
-    def _forget(self, token: str, leaving: asyncio.Event) -> None:
+    def _forget(self, token: str, leaving: asyncio.Future[None]) -> None:
         beside = self._here.get(token, {})
         if leaving in beside:
             self.count -= 1
@@ -259,7 +270,7 @@ class Followers:
             raise Refused("too_busy", told, {"Retry-After": "5"})
         leaving = next(iter(self._here[largest]))
         self._forget(largest, leaving)
-        leaving.set()
+        leaving.set_result(None)
 
     @contextlib.asynccontextmanager
     async def watched(self, permission: Permission) -> AsyncIterator[asyncio.Task[Refused]]:
@@ -293,89 +304,84 @@ class _Followed(Response):
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._followers, self._source, self._after, self._allowed = followers, source, after, allowed
+        self._sending, self._sent = asyncio.Lock(), 0.0  # one message at a time; when the last one was
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        loop, connection = asyncio.get_running_loop(), scope[KEY]
+        connection, followers = scope[KEY], self._followers
         connection.follows()
-        leaving = [loop.create_task(_gone(receive)), loop.create_task(self._followers.closing.wait())]
-        try:
-            with self._followers.counted(self._allowed.token) as in_the_way:
-                leaving.append(loop.create_task(in_the_way.wait()))
-                await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-                await _send(send, _COME_BACK)
-                async with (
-                    self._followers.watched(self._allowed) as lost,
-                    self._followers.beside(self._source) as board,
-                    contextlib.aclosing(self._pieces(connection, lost, leaving, board)) as pieces,
-                ):
-                    async for piece in pieces:
-                        await _send(send, piece)
-                        del piece  # it is on its way, and must not be kept while the next is waited for
-                if not connection.is_full:  # a reader that takes nothing would keep the server from its end
-                    await _send(send, b"", more=False)
-        finally:
-            for each in leaving:
-                each.cancel()
+        with followers.counted(self._allowed.token) as in_the_way:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            await self._send(send, _COME_BACK)
+            async with (
+                followers.watched(self._allowed) as lost,
+                followers.beside(self._source) as board,
+                _begun(_gone(receive), followers.closing.wait(), self._say(board, send)) as (gone, closing, _),
+                _begun(self._follow(connection, send)) as (following,),
+            ):
+                ends = [in_the_way, gone, closing, lost, following]
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                leaves = any(each.done() for each in ends[:3])
+            if not leaves:
+                await self._send(send, _last_word(lost, following))
+            if not connection.is_full:  # a reader that takes nothing would keep the server from its end
+                await self._send(send, b"", more=False)
 
-    async def _pieces(
-        self,
-        connection: Connection | Guest,
-        lost: asyncio.Task[Refused],
-        leaving: list[asyncio.Task[Any]],
-        board: Board | None,
-    ) -> AsyncGenerator[bytes, None]:
-        """Send what comes, a sign of life now and then, and at the end how it ended; nothing more when the reader is to leave."""
-        coming: AsyncGenerator[Message, None] | None = None
-        next_piece: asyncio.Future[Message | None] | None = None
-        next_word: asyncio.Future[tuple[int, bytes]] | None = None
-        try:
-            if board is not None:
-                next_word = asyncio.ensure_future(board.newer(0))
-            while True:
-                if connection.is_full:
-                    if coming is not None:  # what it holds is read again for a reader that comes to it
-                        await coming.aclose()
-                        coming = None
-                    draining = asyncio.ensure_future(connection.drained())
-                    await _first(draining, *leaving)
-                    draining.cancel()
-                if coming is None:
-                    coming = self._followers.follow(self._source, self._after)
-                if next_piece is None:
-                    next_piece = asyncio.ensure_future(anext(coming, None))
-                words = [] if next_word is None else [next_word]
-                await _first(next_piece, lost, *words, *leaving, within_s=_SIGN_OF_LIFE_S)
-                if any(each.done() for each in leaving):
+    async def _follow(self, connection: Connection | Guest, send: Send) -> None:
+        """Send what comes until it is over. What a reader does not take is not kept: it is read again when some was taken."""
+        while True:
+            async with contextlib.aclosing(self._followers.follow(self._source, self._after)) as coming:
+                async for self._after, piece in coming:
+                    await self._send(send, piece)
+                    del piece  # it is on its way, and must not be kept while the next is waited for
+                    if connection.is_full:
+                        break
+                else:
                     return
-                if lost.done():
-                    raise lost.result()
-                if board is not None and next_word is not None and next_word.done():
-                    seen, word = next_word.result()
-                    next_word = asyncio.ensure_future(board.newer(seen))
-                    yield word
+            await connection.drained()
+
+    async def _say(self, board: Board | None, send: Send) -> None:
+        """Send the words of the board, and a sign of life whenever nothing was sent for a while."""
+        seen, loop = 0, asyncio.get_running_loop()
+        while True:
+            try:
+                async with asyncio.timeout_at(self._sent + _SIGN_OF_LIFE_S):
+                    if board is None:
+                        await loop.create_future()
+                    else:
+                        seen, word = await board.newer(seen)
+            except TimeoutError:
+                if self._sent + _SIGN_OF_LIFE_S > loop.time():
                     continue
-                if not next_piece.done():
-                    yield b":\n\n"
-                    continue
-                found = next_piece.result()
-                if found is None:
-                    yield b"event: end\ndata: {}\n\n"
-                    return
-                self._after, piece = found
-                next_piece = found = None
-                yield piece
-                del piece
-        except Exception as error:  # noqa: BLE001 - the headers are sent; what is left is to say it in the stream
-            yield b"event: problem\ndata: %b\n\n" % json_bytes(problem(error)[1])
-        finally:
-            if next_word is not None:
-                next_word.cancel()
-            if next_piece is not None:
-                next_piece.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await next_piece
-            if coming is not None:
-                await coming.aclose()
+                word = b":\n\n"
+            await self._send(send, word)
+
+    async def _send(self, send: Send, body: bytes, *, more: bool = True) -> None:
+        self._sent = asyncio.get_running_loop().time()
+        async with self._sending:
+            await send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+@contextlib.asynccontextmanager
+async def _begun(*work: Coroutine[Any, Any, Any]) -> AsyncIterator[list[asyncio.Task[Any]]]:
+    """Let something be done in this block, and no longer."""
+    tasks = [asyncio.get_running_loop().create_task(each) for each in work]
+    try:
+        yield tasks
+    finally:
+        for each in tasks:
+            each.cancel()
+        await asyncio.wait(tasks)
+
+
+def _last_word(lost: asyncio.Task[Refused], following: asyncio.Task[None]) -> bytes:
+    """Say how it ended: the headers are sent, so what went wrong can only be said in the stream."""
+    try:
+        if lost.done():
+            raise lost.result()
+        following.result()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+        return b"event: problem\ndata: %b\n\n" % json_bytes(problem(error)[1])
+    return b"event: end\ndata: {}\n\n"
 
 
 def _joined(found: list[Message]) -> Message:
@@ -385,14 +391,6 @@ def _joined(found: list[Message]) -> Message:
         size += len(found[count][1])
         count += 1
     return found[count - 1][0], b"".join(message for _, message in found[:count])
-
-
-async def _send(send: Send, body: bytes, *, more: bool = True) -> None:
-    await send({"type": "http.response.body", "body": body, "more_body": more})
-
-
-async def _first(*wanted: asyncio.Future[Any], within_s: float | None = None) -> None:
-    await asyncio.wait(wanted, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
 
 
 async def _gone(receive: Receive) -> None:
