@@ -84,20 +84,15 @@ def _made(name: str, seed: int) -> Iterator[Target]:
         getattr(target, "close", lambda: None)()
 
 
-def _http_sqlite(seconds: float, seed: int) -> Report:
+def _http(kind: str, seconds: float, seed: int, requests: int | None = None) -> Report:
     from tests.security.fuzzers.http import hunt_http
 
-    return hunt_http("sqlite", seconds, seed)
+    return hunt_http(kind, seconds, seed, requests=requests)
 
 
-def _http_postgres(seconds: float, seed: int) -> Report:
-    from tests.security.fuzzers.http import hunt_http
-
-    return hunt_http("postgres", seconds, seed)
-
-
+HTTP = {"http-sqlite": functools.partial(_http, "sqlite"), "http-postgres": functools.partial(_http, "postgres")}
 TARGETS: dict[str, Callable[[float, int], Report]] = {
-    "http-sqlite": _http_sqlite, "http-postgres": _http_postgres,
+    **HTTP,
     **{name: functools.partial(_hunted, name) for name in ALONE},
 }  # fmt: skip
 
@@ -117,10 +112,16 @@ def again(name: str, text: str, seed: int) -> bool:
         return error is None
 
 
-def _alone(name: str, seconds: float, seed: int) -> None:
+def _alone(name: str, seconds: float, seed: int, requests: int | None) -> None:
     """In a process of its own, so that its memory is its own too."""
-    report = TARGETS[name](seconds, seed)
+    report = HTTP[name](seconds, seed, requests) if name in HTTP and requests else TARGETS[name](seconds, seed)
     echo(str(report))
+    if requests:
+        for route, counts in report.table.items():
+            echo(
+                f"  {sum(counts.values()):6} {route}: "
+                + ", ".join(f"{count} x {status}" for status, count in counts.items())
+            )
     sys.exit(bool(report.findings))
 
 
@@ -130,6 +131,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="for each target")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6))
     parser.add_argument("--only", default=",".join(TARGETS), help="some of them, by their names")
+    parser.add_argument(
+        "--requests", type=int, help="so many to each HTTP server, with a table of the answers of each route"
+    )
     parser.add_argument("--case", help="one case alone, by its number or as it was printed; with --only and --seed")
     given = parser.parse_args()
     echo(f"seed {given.seed}")
@@ -139,7 +143,9 @@ def main() -> None:
         sys.exit(not again(given.only, given.case, given.seed))
     broken = []
     for name in given.only.split(","):
-        process = multiprocessing.get_context("spawn").Process(target=_alone, args=(name, given.seconds, given.seed))
+        process = multiprocessing.get_context("spawn").Process(
+            target=_alone, args=(name, given.seconds, given.seed, given.requests)
+        )
         process.start()
         with contextlib.suppress(KeyboardInterrupt):
             process.join()

@@ -7,7 +7,16 @@ import pytest
 from tests.security.fuzz import TARGETS
 from tests.security.fuzzers import hunting
 from tests.security.fuzzers.http import hunt_http
+from tests.security.fuzzers.hunting import dice_of
 from tests.security.fuzzers.inputs import document
+from tests.security.fuzzers.requests import OTHERS, ROUTES, Requests
+
+import holdfast
+from holdfast.http.app import application
+from holdfast.http.auth import Tokens
+from holdfast.http.follow import Followers
+from holdfast.http.oidc import Provider
+from holdfast.http.paths import PATHS
 
 SEED = 20261116
 
@@ -66,9 +75,26 @@ def test_a_little_of_each(name):
 
 @pytest.mark.timeout(120)
 def test_a_little_of_requests(store_url, commands):
-    report = hunt_http(
-        "sqlite" if store_url.startswith("sqlite:") else "postgres", 1.5, SEED, store_url, commands.start
-    )
+    """So many requests, however busy the computer is: what is found does not depend on how many there was time for."""
+    kind = "sqlite" if store_url.startswith("sqlite:") else "postgres"
+    report = hunt_http(kind, 60, SEED, store_url, commands.start, requests=400)
     assert not report.findings, report
+    assert report.cases == 400
     assert report.seen["answers 200"]
     assert report.seen["answers 403"]
+
+
+def test_every_route_is_fuzzed(tmp_path):
+    """Those of the table by themselves; what the application has beside them is listed."""
+    client = holdfast.open(f"sqlite:{tmp_path}/runs.db")
+    provider = Provider.parse("http://127.0.0.1", "x", ["*=read"])
+    routes = application(client, Tokens(client), Followers(), provider).routes
+    table = {each.route for each in PATHS}
+    served = {
+        (method, route.path) for route in routes if route.path not in table for method in route.methods - {"HEAD"}
+    }
+    assert {(method, path.replace(":path}", "}")) for method, path in served} == {
+        (method, path.replace(":path}", "}")) for method, path in OTHERS
+    }
+    made = Requests(["done"], ["operator"])
+    assert {made.make(dice_of(SEED, "routes", number)).route for number in range(5_000)} == set(ROUTES)

@@ -7,10 +7,12 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import pydantic
+from tests.http.senders import SCHEMES, Scheme
 
 import holdfast
 
 MARK = "marked-for-no-stranger"
+OTHERS = "marked-for-all-but-those-with-a-label"
 
 
 class Item(pydantic.BaseModel):
@@ -80,4 +82,22 @@ async def fail(why: str = MARK) -> None:
     raise ValueError(why)
 
 
-AGENTS = [keep, order, grow, listen, approved, asked, tell, fail]
+@holdfast.agent
+async def talk(who: str = "ana") -> None:
+    async with holdfast.conversation(who, str) as said:
+        await said.add(MARK, "x")
+        await holdfast.receive("word", Any)
+
+
+def _hook(scheme: Scheme) -> Any:
+    @holdfast.on.webhook(scheme.name, verify=scheme.verify, max_bytes=10_000)
+    def mapped(delivery: holdfast.Delivery) -> holdfast.Start:
+        return holdfast.Start(keep, delivery.json())
+
+    return mapped
+
+
+AGENTS = [keep, order, grow, listen, approved, asked, tell, fail, talk]
+HOOKED = [scheme for scheme in SCHEMES if scheme.name != "standard"]  # its secret is written in another way
+HOOKS = {f"hook_{scheme.name}": _hook(scheme) for scheme in HOOKED}
+globals().update(HOOKS)  # as if each were declared by itself

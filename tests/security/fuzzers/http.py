@@ -9,41 +9,37 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import hashlib
 import json
 import re
 import socket
-import sqlite3
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import quote
 
-import asyncpg
-from tests.chaos.server import Server
 from tests.commands import Cold
-from tests.postgres import NEVER_FLUSH
-from tests.security.fuzzers.agents import AGENTS, MARK
+from tests.http.provider import OidcProvider
+from tests.http.senders import NEW, OLD
+from tests.security.fuzzers.agents import MARK, OTHERS
 from tests.security.fuzzers.hunting import MOST_FINDINGS, MOST_GROWTH, SHOWN, Report, dice_of, resident, smallest
-from tests.security.fuzzers.requests import OPEN, Request, Requests, is_plain, rendered
+from tests.security.fuzzers.requests import ROUTES, Request, Requests, is_plain, rendered
+from tests.security.fuzzers.stores import RUNS, SCOPES, left, postgres, prepared, rows
 from tests.workers import Worker
 
-import holdfast
+from holdfast.client.keys import Keys
 from holdfast.http.errors import codes
 
 THREADS = 3
 HEALTHY_S = 1.0
-ANSWER_S = 40.0
-SCOPES = {"reader": ("read",), "writer": ("write",), "decider": ("decide",), "operator": ("read", "write", "decide")}
+ANSWER_S = 20.0
+MOST_FILES = 30  # that a server has open more than when it was warm
 STRANGERS = ("", "stranger", "revoked")
 HARMLESS = (*STRANGERS, *["reader"] * 7)  # who may not write
-MOVING = {"workers", "audit", "sqlite_sequence"}  # tables that are about who was here, and who was refused
-BAD = "holdfast_0123456789ab_" + "x" * 43
+EVERYBODY = (*STRANGERS, *SCOPES, "link", "session", "session", "limited", "limited", *["operator"] * 11)
 
 
 class Wrong(Exception):
@@ -119,25 +115,23 @@ def check(request: Request, answer: Answer) -> Any:
         code = error["code"]
         if codes().get(code) != answer.status or code == "internal" or len(error["message"]) > 4_000:
             raise Wrong(f"{answer.status} {code}: {error['message'][:300]}")
-    elif answer.status >= 500 and answer.status != 503:
-        raise Wrong(f"{answer.status} without a reason")
+    if answer.status >= 500:
+        raise Wrong(f"{answer.status} {code or 'without a reason'}: {answer.body[:300]!r}")
+    served = answer.status < 300 and is_plain(request) and request.needs != ""
+    endpoint = ROUTES.get(request.route)
     if request.who not in SCOPES:
-        if MARK.encode() in answer.body:
+        if MARK.encode() in answer.body or OTHERS.encode() in answer.body:
             raise Wrong("a stranger was told what is in the store")
-        path = path_of(request.target)
-        if answer.status < 300 and is_plain(request) and path not in (*OPEN, "/session") and request.needs:
+        if served and request.who != "link":
             raise Wrong(f"a stranger was served: {answer.status}")
-    elif request.needs not in ("", "any", *SCOPES[request.who]) and answer.status < 300 and is_plain(request):
+    elif served and request.needs not in ("any", *SCOPES[request.who]):
         raise Wrong(f"a token without {request.needs!r} was served: {answer.status}")
+    if request.who == "limited":
+        if OTHERS.encode() in answer.body:
+            raise Wrong("who is limited to some runs was told of another")
+        if served and endpoint is not None and endpoint.about == "all":
+            raise Wrong(f"who is limited to some runs was served what is about all: {answer.status}")
     return said
-
-
-def path_of(target: str) -> str:
-    """The path of a target, or all of it where it cannot be split: `//[`."""
-    try:
-        return urlsplit(target).path
-    except ValueError:
-        return target
 
 
 @dataclass
@@ -150,9 +144,10 @@ class Site:
     secrets: dict[str, str]
     address: tuple[str, int] = ("", 0)
     worker: Worker | None = None
-    slowest: float = 0.0
+    slowest: float = 0.0  # of those who ask whether it is alive
+    latest: tuple[float, str] = (0.0, "")  # the answer that came last of all, and to what
     sent: int = 0
-    statuses: dict[str, int] = field(default_factory=dict)
+    statuses: dict[str, dict[int, int]] = field(default_factory=dict)  # by route
     under_way: dict[int, Request] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -169,6 +164,26 @@ class Site:
             made.bind((f"127.0.0.{2 + number % 50}", 0))
         made.connect(self.address)
         return made
+
+    def enter(self, who: str, **shown: str) -> None:
+        """Begin a session, as a page does."""
+        body = json.dumps(shown).encode()
+        own = [("Host", "127.0.0.1"), ("Origin", "http://127.0.0.1"), ("X-Holdfast-Page", "1"), ("Connection", "close")]
+        request = Request("POST", "/session", [*own, ("Content-Type", "application/json")], body)
+        with self.connect() as connection, connection.makefile("rb") as stream:
+            connection.sendall(rendered(request, {}))
+            answer = read_answer(stream, "POST")
+        if answer is None or answer.status != 201:
+            raise Wrong(f"no session for {who}: {answer}")
+        self.secrets[who] = answer.headers["set-cookie"].partition(";")[0]
+
+    def note(self, request: Request, answer: Answer, seconds: float) -> None:
+        """Count an answer."""
+        self.latest = max(self.latest, (seconds, f"{request.method} {request.target}"[:200]))
+        counts = self.statuses.setdefault(request.route if is_plain(request) else "not plain", {})
+        counts[answer.status] = counts.get(answer.status, 0) + 1
+        if request.who == "session" and (request.method, answer.status) == ("DELETE", 204):
+            self.enter("session", token=self.secrets["session token"])
 
     def ask(self, path: str, who: str = "operator") -> Answer:
         """A plain question."""
@@ -205,6 +220,7 @@ class Line:
             self._made += 1
             self._connection = self._site.connect(self._made)
             self._stream = self._connection.makefile("rb")
+        began = time.monotonic()
         try:
             with contextlib.suppress(ConnectionError):  # it was answered before all was sent
                 self._connection.sendall(made)
@@ -227,8 +243,7 @@ class Line:
             if plain:
                 raise Wrong("no answer to a whole request")
             return None
-        key = str(answer.status)
-        self._site.statuses[key] = self._site.statuses.get(key, 0) + 1
+        self._site.note(request, answer, time.monotonic() - began)
         if not plain or not answer.goes_on:
             self.close()
         return check(request, answer)
@@ -269,9 +284,20 @@ class Probe:
         self._thread.join(ANSWER_S + 5)
 
 
-def attack(site: Site, requests: Requests, seconds: float, seed: int, name: str, report: Report) -> None:
-    """Send requests for so long, from several threads."""
-    lock, until, numbers = threading.Lock(), time.monotonic() + seconds, iter(range(10**9))
+@dataclass(frozen=True)
+class Bound:
+    """How long an attack lasts: so many seconds, or so many requests if they are sent before."""
+
+    seconds: float
+    requests: int = 10**9
+
+    def part(self, share: float) -> Bound:
+        return Bound(self.seconds * share, max(round(self.requests * share), 1))
+
+
+def attack(site: Site, requests: Requests, bound: Bound, seed: int, name: str, report: Report) -> None:
+    """Send requests, from several threads."""
+    lock, until, numbers = threading.Lock(), time.monotonic() + bound.seconds, iter(range(bound.requests))
     found: dict[str, tuple[Request, int]] = {}
     site.sent = 0
 
@@ -279,7 +305,10 @@ def attack(site: Site, requests: Requests, seconds: float, seed: int, name: str,
         line = Line(site)
         while time.monotonic() < until and len(found) < MOST_FINDINGS and site.server.running:
             with lock:
-                number = next(numbers)
+                number = next(numbers, None)
+                if number is None:
+                    break
+                site.sent += 1
             request = requests.make(dice_of(seed, name, number))
             try:
                 requests.heard(line.try_out(request))
@@ -287,14 +316,12 @@ def attack(site: Site, requests: Requests, seconds: float, seed: int, name: str,
                 with lock:
                     found.setdefault(_kind(wrong), (request, number))
         line.close()
-        with lock:
-            site.sent = max(site.sent, number)
 
     threads = [threading.Thread(target=_guarded, args=(work, report), daemon=True) for _ in range(THREADS)]
     for each in threads:
         each.start()
     for each in threads:
-        each.join(seconds + 3 * ANSWER_S)
+        each.join(bound.seconds + 3 * ANSWER_S)
         if each.is_alive():
             report.findings["a request never ends"] = ""
     report.cases += site.sent
@@ -327,78 +354,12 @@ def _kind(wrong: Wrong) -> str:
     return re.sub(r"\d+", "N", str(wrong))[:200]
 
 
-# The store
-
-
-@contextlib.contextmanager
-def postgres(folder: Path) -> Iterator[str]:
-    """A server of our own."""
-    server = Server(folder / "cluster")
-    server.create()
-    server.start(NEVER_FLUSH)
-    try:
-        yield f"{server.url}?schema=fuzzed"
-    finally:
-        server.stop()
-
-
-async def _prepared(url: str) -> dict[str, str]:
-    """Runs in every state, and tokens of every kind."""
-    async with holdfast.open(url, agents=AGENTS) as hf:
-        await hf.run("keep", {"value": MARK, "a": [1, 2**70, None]}, id="done")
-        waiting = {
-            "waits": "listen",
-            "asks": "approved",
-            "asked": "asked",
-            "tells": "tell",
-            "failed": "fail",
-            "held": "listen",
-        }
-        for id, agent in waiting.items():
-            await hf.start(agent, id=id, labels={"of": "fuzz"})
-        for id in waiting:
-            await hf.get(id).wait("failed" if id == "failed" else "waiting", timeout="30s")
-        await hf.get("held").pause(reason="for later")
-        await hf.start("listen", id="stopped")
-        await hf.get("stopped").cancel()
-        made = {name: (await hf.create_token(name, scopes=scopes))[1] for name, scopes in SCOPES.items()}
-        token, made["revoked"] = await hf.create_token("revoked")
-        await hf.revoke_token(token.id)
-    return made | {"stranger": BAD}
-
-
-def rows(url: str) -> dict[str, str]:
-    """A digest of each table, without what moves whenever somebody asks."""
-    if url.startswith("sqlite:"):
-        with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:").partition("?")[0])) as db:
-            db.row_factory = sqlite3.Row
-            names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-            return {
-                name: _digest(db.execute(f'SELECT * FROM "{name}"').fetchall()) for name in names if name not in MOVING
-            }
-    return asyncio.run(_postgres_rows(url))
-
-
-async def _postgres_rows(url: str) -> dict[str, str]:
-    parts = urlsplit(url)
-    schema = parse_qs(parts.query)["schema"][0]
-    db = await asyncpg.connect(parts._replace(query="").geturl())
-    try:
-        found = await db.fetch("SELECT table_name FROM information_schema.tables WHERE table_schema = $1", schema)
-        names = [each[0] for each in found if each[0] not in MOVING]
-        return {name: _digest(await db.fetch(f'SELECT * FROM "{schema}"."{name}"')) for name in names}
-    finally:
-        await db.close()
-
-
-def _digest(found: list[Any]) -> str:
-    lines = sorted(repr([(name, row[name]) for name in row.keys() if name != "used_at"]) for row in found)  # noqa: SIM118 - of rows
-    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def hunt_http(kind: str, seconds: float, seed: int, url: str | None = None, start: Any = None) -> Report:
-    """Attack a server on a store of one kind for so long."""
+def hunt_http(
+    kind: str, seconds: float, seed: int, url: str | None = None, start: Any = None, requests: int | None = None
+) -> Report:
+    """Attack a server on a store of one kind, for so long or with so many requests."""
     name, start = f"http-{kind}", start or Cold().start
+    bound = Bound(seconds) if requests is None else Bound(seconds, requests)
     report, began = Report(name, seed), time.monotonic()
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-fuzz-")))
@@ -408,29 +369,45 @@ def hunt_http(kind: str, seconds: float, seed: int, url: str | None = None, star
                 if kind == "sqlite"
                 else stack.enter_context(postgres(folder))
             )
-        secrets = asyncio.run(_prepared(url))
-        server = Worker(start(["serve", "--port", "0", "--db", url], folder, {}))
+        secrets = asyncio.run(prepared(url))
+        provider = stack.enter_context(OidcProvider())
+        Keys(folder / "keys").new("fuzz")
+        env = {"HOLDFAST_KEYS": f"{folder}/keys", "HOLDFAST_OIDC_SECRET": "s3cret", "HOOK_NEW": NEW, "HOOK_OLD": OLD}
+        words = ["--oidc", provider.issuer, "--oidc-client", "holdfast-1", "--oidc-grant", "editors=read"]
+        server = Worker(start(["serve", "--port", "0", "--db", url, *words], folder, env))
         stack.callback(server.kill)
         site = Site(url, folder, server, secrets)
-        requests = Requests(["done", "waits", "asks", "asked", "tells", "failed", "held", "stopped", "none"], HARMLESS)
+        secrets["session token"] = secrets["session"]
+        site.enter("session", token=secrets["session"])
+        site.enter("link", link=secrets["link"])
+        made = Requests(RUNS, HARMLESS, site.address[1])
         probe = Probe(site)
         before = rows(url)
-        attack(site, requests, seconds / 5, seed, f"{name} reading", report)
+        attack(site, made, bound.part(0.2), seed, f"{name} reading", report)
         changed = [table for table, digest in rows(url).items() if before.get(table) != digest]
         if changed:
             report.findings["who may only read has changed the store"] = ", ".join(changed)
-        site.worker = Worker(start(["worker", "tests.security.fuzzers.agents", "--quiet", "--db", url], folder, {}))
+        site.worker = Worker(start(["worker", "tests.security.fuzzers.sealed", "--quiet", "--db", url], folder, {}))
         stack.callback(site.worker.kill)
-        requests.who = (*STRANGERS, *SCOPES, *["operator"] * 13)
-        attack(site, requests, seconds / 5, seed, f"{name} warming", report)
-        warm = resident(server.pid)
-        attack(site, requests, max(seconds * 3 / 5 - 3, seconds / 5), seed, name, report)
+        made.who, made.signs = EVERYBODY, True
+        attack(site, made, bound.part(0.2), seed, f"{name} warming", report)
+        warm, files = resident(server.pid), _files(server.pid)
+        attack(site, made, bound.part(0.6), seed, name, report)
         report.growth = resident(server.pid) - warm
+        if _files(server.pid) > files + MOST_FILES:
+            report.findings["open files grow"] = f"{files} when it was warm, {_files(server.pid)} in the end"
         probe.close()
         _judge(site, probe, report, start)
-        report.seen.update({f"answers {status}": count for status, count in site.statuses.items()})
+        report.table = {route: dict(sorted(counts.items())) for route, counts in sorted(site.statuses.items())}
+        for counts in site.statuses.values():
+            report.seen.update({f"answers {status}": count for status, count in counts.items()})
+        report.told = f"latest answer {site.latest[0]:.2f} s: {site.latest[1]}, {files} to {_files(server.pid)} files"
     report.seconds, report.slowest = time.monotonic() - began, site.slowest
     return report
+
+
+def _files(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
 def _judge(site: Site, probe: Probe, report: Report, start: Any) -> None:
@@ -468,6 +445,9 @@ def _judge(site: Site, probe: Probe, report: Report, start: Any) -> None:
         command.ended()
         if "Traceback" in command.said():
             findings[f"holdfast {word} fails"] = command.said()[-SHOWN:]
+
+    if remaining := left(site.url):
+        findings["rows that nobody can delete"] = repr(remaining)
 
 
 def _quoted(id: str) -> str:

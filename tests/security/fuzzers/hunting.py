@@ -56,11 +56,13 @@ class Report:
     growth: int = 0
     seen: Counter[str] = field(default_factory=Counter)
     findings: dict[str, str] = field(default_factory=dict)  # what is wrong -> the smallest input, and where
+    told: str = ""
+    table: dict[str, dict[int, int]] = field(default_factory=dict)  # of HTTP: by route, how many answers of each status
 
     def __str__(self) -> str:
         seen = ", ".join(f"{count} {what}" for what, count in sorted(self.seen.items()))
         told = f"{self.name}: {self.cases} cases in {self.seconds:.0f} s (seed {self.seed}), slowest {self.slowest:.3f} s, "
-        told += f"grown by {self.growth / (1 << 20):.0f} MiB; {seen}"
+        told += f"grown by {self.growth / (1 << 20):.0f} MiB; {self.told}{'; ' if self.told else ''}{seen}"
         return "\n".join([told, *(f"FOUND {self.name}: {what}\n{shown}" for what, shown in self.findings.items())])
 
 
