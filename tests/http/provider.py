@@ -7,6 +7,7 @@ import json
 import secrets
 import threading
 import time
+from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -19,9 +20,13 @@ def _encoded(part):
 
 
 class OidcProvider:
-    """Signs in whoever comes, as the person it is told; `spoil` changes what it does."""
+    """Signs in whoever comes, as the person it is told; `spoil` changes what it does. `asks`: it has a page with two links.
 
-    def __init__(self):
+    As localhost it is another site than a server at 127.0.0.1, to which browsers send fewer cookies.
+    """
+
+    def __init__(self, host="127.0.0.1", *, asks=False):
+        self.asks = asks
         self.key = RSAKey.generate_key(2048, {"kid": "k1", "use": "sig", "alg": "RS256"})
         self.person = {"sub": "u-1", "email": "ana@example.com", "email_verified": True, "groups": ["editors", "staff"]}
         self.spoil = {}  # claims in the place of the right ones; None leaves one out
@@ -41,7 +46,7 @@ class OidcProvider:
                 outer.post(self)
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.issuer = f"http://127.0.0.1:{self._server.server_port}"
+        self.issuer = f"http://{host}:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
 
     def __enter__(self):
@@ -70,10 +75,16 @@ class OidcProvider:
             )
             code = secrets.token_urlsafe(16)
             self.codes[code] = given
-            request.send_response(302)
-            request.send_header(
-                "Location", f"{given['redirect_uri']}?{urlencode({'code': code, 'state': given['state']})}"
+            allowed, denied = (
+                f"{given['redirect_uri']}?{urlencode({**told, 'state': given['state']})}"
+                for told in ({"code": code}, {"error": "access_denied"})
             )
+            if self.asks:
+                page = f"<a href='{escape(allowed)}'>Allow</a> <a href='{escape(denied)}'>Deny</a>"
+                self.answer(request, page.encode(), "text/html")
+                return
+            request.send_response(302)
+            request.send_header("Location", allowed)
             request.end_headers()
         else:
             request.send_error(404)
@@ -122,10 +133,10 @@ class OidcProvider:
         return made
 
     @staticmethod
-    def answer(request, document):
-        body = json.dumps(document).encode()
+    def answer(request, document, kind="application/json"):
+        body = document if isinstance(document, bytes) else json.dumps(document).encode()
         request.send_response(200)
-        request.send_header("Content-Type", "application/json")
+        request.send_header("Content-Type", kind)
         request.send_header("Content-Length", str(len(body)))
         request.end_headers()
         request.wfile.write(body)

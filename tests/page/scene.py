@@ -90,11 +90,11 @@ class Scene:
         self.tokens[name] = made
         return made
 
-    def serve(self, port: int = 0) -> subprocess.Popen[bytes]:
+    def serve(self, port: int = 0, *words: str) -> subprocess.Popen[bytes]:
         """Start a server and wait until it says where it listens."""
         log = self.folder / "serve.log"
         log.unlink(missing_ok=True)
-        process = self.begin("serve", "serve", "--port", str(port))
+        process = self.begin("serve", "serve", "--port", str(port), *words)
         self.address = _until(lambda: re.search(r"http://[\d.]+:\d+", log.read_text()), log).group()
         return process
 
@@ -211,8 +211,8 @@ def scene(folder: Path, url: str | None = None, port: int = 0):
 
 
 @contextmanager
-def bare(folder: Path, prepare: Callable[[str], Awaitable[Any]] | None = None):
-    """Serve an empty store, or one that `prepare(url)` has filled; ana has a token."""
+def bare(folder: Path, prepare: Callable[[str], Awaitable[Any]] | None = None, serve: tuple[str, ...] = ()):
+    """Serve an empty store, or one that `prepare(url)` has filled; ana has a token. `serve` are more words of the command."""
     folder.mkdir(parents=True, exist_ok=True)
     made = Scene(folder, f"sqlite:{folder / 'holdfast.db'}")
     try:
@@ -220,7 +220,7 @@ def bare(folder: Path, prepare: Callable[[str], Awaitable[Any]] | None = None):
             with ThreadPoolExecutor(1) as other:
                 other.submit(lambda: asyncio.run(prepare(made.url))).result(150)
         made.token("ana", groups=["editors"])
-        made.serve()
+        made.serve(0, *serve)
         yield made
     finally:
         made.stop()

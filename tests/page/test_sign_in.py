@@ -1,6 +1,17 @@
 """Sign-in: a token becomes a session of the browser, and is nowhere that a script, a log or another site could find it."""
 
+import base64
+import json
+import re
+import time
+from urllib.parse import quote
+
 import pytest
+from tests.http.provider import OidcProvider
+from tests.page.browser import Visitor
+from tests.page.scene import bare
+
+import holdfast
 
 pytestmark = pytest.mark.slow
 
@@ -47,15 +58,137 @@ def test_a_token_that_may_only_read_is_offered_nothing_else(visit):
     assert page.query_selector(".q-acts button") is None
 
 
-def test_a_provider_is_a_button_that_leaves_the_page_and_its_refusal_is_told(stage, visit):
-    stranger = visit(None)
-    page = stranger.page
-    page.route("**/api/sign-in", lambda route: route.fulfill(json={"token": True, "oidc": {"name": "Example"}}))
-    left = []
-    page.route("**/sign-in/oidc?**", lambda route: (left.append(route.request.url), route.fulfill(body="the provider")))
-    page.goto("/sign-in?to=approvals#problem=this+sign-in+took+too+long")
-    page.wait_for_selector(".problem:has-text('took too long')")
-    assert "problem" not in page.url
+@holdfast.agent
+async def notice(text: str) -> str:
+    return "published" if await holdfast.approve("Publish this notice?", show=text, to="group:editors") else "kept"
+
+
+async def asked(url):
+    """A store with a question for the editors."""
+    async with holdfast.open(url, agents=[notice]) as hf:
+        await (await hf.start(notice, "The pool is closed.", id="notice-1")).wait("waiting", timeout="30s")
+
+
+@pytest.fixture(scope="module")
+def club(tmp_path_factory):
+    """A server, and a provider that is another site to a browser and asks whoever comes."""
+    with OidcProvider("localhost", asks=True) as idp, pytest.MonkeyPatch.context() as env:
+        env.setenv("HOLDFAST_OIDC_SECRET", "s3cret")
+        words = ("--oidc", idp.issuer, "--oidc-client", "holdfast-1", "--oidc-name", "Example")
+        grants = ("--oidc-grant", "editors=read+decide")
+        with bare(tmp_path_factory.mktemp("club"), asked, (*words, *grants)) as made:
+            yield made, idp
+
+
+@pytest.fixture
+def come(club, browser):
+    """Somebody whom nobody knows yet, at the page where one signs in."""
+    made, idp = club
+    here = []
+
+    def stranger(path="/approvals"):
+        visitor = Visitor(browser, made.address, None)
+        here.append(visitor)
+        visitor.goto(path, "text=Sign in with Example")
+        return visitor
+
+    idp.spoil = {}
+    yield stranger
+    for each in here:
+        each.leave()
+
+
+def cookies(visitor):
+    """Those of the server, without its port in their names."""
+    found = visitor.context.cookies(visitor.address)
+    return {each["name"].rpartition("_")[0]: each for each in found}
+
+
+def test_a_person_signs_in_with_a_provider_decides_and_signs_out(club, come):
+    """The button, the provider, back to where one was going; a cookie as it must be; groups; and it is over everywhere."""
+    made, _ = club
+    ana = come()
+    page = ana.page
     page.click("text=Sign in with Example")
-    page.wait_for_selector("text=the provider")
-    assert left == [f"{stage.address}/sign-in/oidc?to=approvals"]
+    page.wait_for_selector("text=Allow")
+    assert cookies(ana)["holdfast_oidc"]["sameSite"] == "Lax"  # it must come along from the provider's page
+    page.click("text=Allow")
+    page.wait_for_selector(".inbox-item:has-text('Publish this notice?')")  # it is for the group, and so for her
+    assert page.url == f"{made.address}/approvals"
+    assert page.get_attribute("button.me", "title") == "ana@example.com, in editors, staff"
+    assert "holdfast_oidc" not in cookies(ana)
+    session = cookies(ana)["holdfast_session"]
+    assert (session["httpOnly"], session["sameSite"], session["path"]) == (True, "Strict", "/")
+    assert 11 * 3600 < session["expires"] - time.time() <= 12 * 3600
+    assert page.evaluate("document.cookie") == ""
+    page.click(".inbox-item")
+    page.click(".q-buttons .primary")
+    page.click("dialog button[type=submit]")
+    page.wait_for_selector(".q-meta:has-text('approved by')")
+    (deed,) = made.act(lambda hf: hf.audit(action="approve"))
+    assert (deed.by, deed.via) == ("ana@example.com", "oidc")
+    page.goto("/runs")
+    page.wait_for_selector("tr[data-row]")
+    assert page.query_selector("text=Start a run") is None  # her groups do not write
+    page.click("button.me")
+    page.click("[role=menuitem]:has-text('Sign out')")
+    page.wait_for_selector("text=Sign in with Example")
+    assert cookies(ana) == {}
+    ana.context.add_cookies([session])  # somebody has kept it
+    assert ana.context.request.get("/api/me").status == 401
+
+
+def allow(visitor):
+    visitor.page.click("text=Allow")
+
+
+def deny(visitor):
+    visitor.page.click("text=Deny")
+
+
+def take_long(visitor):
+    """As if the provider's page had been open for an hour: the time is in what the browser brings back."""
+    (kept,) = [each for each in visitor.context.cookies(visitor.address) if "_oidc_" in each["name"]]
+    state, *rest = json.loads(base64.urlsafe_b64decode(kept["value"].strip('"')))
+    old = f"{int(time.time()) - 3600}.{state.partition('.')[2]}"
+    value = base64.urlsafe_b64encode(json.dumps([old, *rest]).encode()).decode()
+    visitor.context.add_cookies([{"name": kept["name"], "value": value, "url": visitor.address}])
+    place = visitor.page.get_attribute("text=Allow", "href")
+    visitor.page.goto(place.replace(quote(state), quote(old)))
+
+
+def lose_the_way(visitor):
+    """As if another browser had begun it."""
+    place = visitor.page.get_attribute("text=Allow", "href")
+    visitor.page.goto(re.sub(r"state=[^&]*", "state=1.x", place))
+
+
+WRONG = {
+    "denied": (deny, {}, "the provider refused: access_denied"),
+    "another nonce": (allow, {"nonce": "x"}, "of another sign-in"),
+    "expired": (allow, {"exp": 1}, "has expired"),
+    "in no group": (allow, {"groups": ["staff"]}, "is in no group that may come in"),
+    "another state": (lose_the_way, {}, "did not begin in this browser"),
+    "too late": (take_long, {}, "took too long"),
+}
+
+
+@pytest.mark.parametrize("how", WRONG)
+def test_a_sign_in_that_proves_nothing_says_so_and_can_be_begun_again(club, come, how):
+    """The page says what was wrong and what to do; the same button leads to where one was going all along."""
+    made, idp = club
+    do, idp.spoil, told = WRONG[how]
+    ben = come("/approvals?tab=decided")
+    page = ben.page
+    page.click("text=Sign in with Example")
+    page.wait_for_selector("text=Allow")
+    do(ben)
+    page.wait_for_selector(f".problem:has-text('{told}')")
+    assert "Sign in again" in page.inner_text(".problem")
+    assert "problem" not in page.url
+    assert cookies(ben) == {}
+    idp.spoil = {}
+    page.click("text=Sign in with Example")
+    page.click("text=Allow")
+    page.wait_for_selector(".inbox")
+    assert page.url == f"{made.address}/approvals?tab=decided"

@@ -273,11 +273,12 @@ class SignIn:
 
     async def _leave(self, request: Request) -> Response:
         provider = self._talk.provider
-        own = self._guard.origin.address(request)
+        own, to = self._guard.origin.address(request), request.query_params.get("to", "")
+        to = to if _INSIDE.fullmatch(to) else ""
         try:
             about = await self._talk.about()
         except Unproved as wrong:
-            return self._refused(request, str(wrong))
+            return self._refused(request, str(wrong), to)
         state, nonce, verifier = (
             f"{int(time.time())}.{secrets.token_urlsafe(32)}",
             secrets.token_urlsafe(32),
@@ -290,28 +291,28 @@ class SignIn:
         }  # fmt: skip
         place = about["authorization_endpoint"]
         response = RedirectResponse(f"{place}{'&' if '?' in place else '?'}{urlencode(asked)}", 303)
-        to = request.query_params.get("to", "")
-        kept = json.dumps([state, nonce, verifier, to if _INSIDE.fullmatch(to) else ""])
+        kept = json.dumps([state, nonce, verifier, to])
         self._keep(request, response, base64.urlsafe_b64encode(kept.encode()).decode(), _WITHIN_S)
         return response
 
     async def _back(self, request: Request) -> Response:
         own = self._guard.origin.address(request)
         self._guard.tries.allow(request, "")
+        to = ""
         try:
-            who, to = await self._proved(request, f"{own}/sign-in/oidc/back")
+            *began, to = self._brought(request)
+            who = await self._proved(request, f"{own}/sign-in/oidc/back", *began)
         except Unproved as wrong:
             self._guard.tries.wrong(request)
-            return self._refused(request, str(wrong))
+            return self._refused(request, str(wrong), to)
         begun = await self._entrance.begin(request, who, f"person {who.actor.name}")
         response = RedirectResponse(f"{mount_of(request.scope)}/{to}", 303)
         self._entrance.admit(request, response, begun)
         self._keep(request, response, "", 0)
         return response
 
-    async def _proved(self, request: Request, back: str) -> tuple[Identity, str]:
-        """Find out who came back, and where that person was going."""
-        state, nonce, verifier, to = self._brought(request)
+    async def _proved(self, request: Request, back: str, state: str, nonce: str, verifier: str) -> Identity:
+        """Find out who came back."""
         given = request.query_params
         if not hmac.compare_digest(given.get("state", ""), state):
             raise Unproved("this sign-in did not begin in this browser")
@@ -326,9 +327,10 @@ class SignIn:
         who = self._person(claims)
         if not await self._edge.use_once(f"oidc {state}", 2 * _WITHIN_S):
             raise Unproved("this sign-in has been used")
-        return who, to
+        return who
 
     def _brought(self, request: Request) -> tuple[str, str, str, str]:
+        """Read what the browser was given when it left: state, nonce, verifier, and where that person was going."""
         try:
             cookie = request.cookies.get(self._cookie(request), "")
             state, nonce, verifier, to = json.loads(base64.urlsafe_b64decode(cookie.encode()))
@@ -357,11 +359,12 @@ class SignIn:
             raise Unproved(f"{name!r} is in no group that may come in; --oidc-grant says which may")
         return Identity(Actor(name, tuple(groups)), scopes, "oidc")
 
-    def _refused(self, request: Request, why: str) -> Response:
+    def _refused(self, request: Request, why: str, to: str) -> Response:
         """Lead back to the page where people sign in, with what was wrong: behind the #, which only the page reads."""
         _log.warning("a sign-in with %s was refused: %s", self._talk.provider.label, why)
         note_refused(self._hf, request, "/sign-in/oidc/back", unauthorized(why))
-        response = RedirectResponse(f"{mount_of(request.scope)}/sign-in#{urlencode({'problem': why})}", 303)
+        query = f"?{urlencode({'to': to})}" if to else ""
+        response = RedirectResponse(f"{mount_of(request.scope)}/sign-in{query}#{urlencode({'problem': why})}", 303)
         self._keep(request, response, "", 0)
         return response
 

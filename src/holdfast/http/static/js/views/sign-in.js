@@ -45,7 +45,7 @@ export function open({ query, go }) {
       !token && !oidc && h("p.dim", "The application around this page says who you are; sign in there."), token && h("p.dim.hint", "A token is made by ", h("code", "holdfast token NAME"), ". It becomes a session of this browser, for twelve hours at the most, and is not kept here."));
   };
   offer();
-  if (fragment.get("problem")) swap(wrong, problem({ code: "unauthorized", message: fragment.get("problem") })); // of a provider
+  if (fragment.get("problem")) swap(wrong, problem({ code: "unauthorized", message: fragment.get("problem"), hint: "Sign in again below. If that says the same, show it to whoever runs this server." })); // of a provider
   if (fragment.get("code")) begin({ code: fragment.get("code") });
   else if (fragment.get("link")) begin({ link: fragment.get("link") });
   return { element: h("section.sign-in", brand(), h("h1", "Sign in to Holdfast"), wrong, ways) };
