@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import urllib.request
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +10,12 @@ from pydantic_ai import Agent, RunContext, capture_run_messages
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
+from shop import at_hand
 
 import holdfast
 from holdfast.integrations.pydantic_ai import HoldfastDurability, valid_history
 
-SHOP_URL = os.environ.get("SHOP_URL", "http://127.0.0.1:8720")
-MODEL_URL = os.environ.get("MODEL_URL", "http://127.0.0.1:8711/v1")
+SHOP_URL, MODEL_URL = at_hand()  # those of the environment, or scripted ones
 REMEMBERED = 8  # messages of earlier turns: the small model has a short memory
 
 clerk = Agent(

@@ -6,6 +6,8 @@
 
 The till honours an idempotency key: asked again with the same one, it gives the same answer and pays nothing. Its books are in
 shop.db. The scripted model knows a few words; the small one knows more of them and understands fewer.
+
+For a first look neither need be started: a worker opens both in its own process where nobody has (`at_hand`).
 """
 
 import argparse
@@ -13,18 +15,19 @@ import json
 import os
 import re
 import signal
+import socket
 import sqlite3
 import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from holdfast.testing.provider import Provider, Request, Tool, provider
+from holdfast.testing.provider import Answer, Provider, Request, Tool, provider
 
 SHOP_URL = os.environ.get("SHOP_URL", "http://127.0.0.1:8720")
 MODEL_URL = os.environ.get("MODEL_URL", "http://127.0.0.1:8711/v1")
@@ -52,7 +55,7 @@ class Shop:
         """Serve at this port, or any free one, until the block ends."""
         server = _Server(("127.0.0.1", port), _Handler)
         server.shop, self.url = self, f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()
         try:
             yield self
@@ -136,11 +139,35 @@ def answer(request: Request) -> str | Tool:
 
 
 @contextmanager
-def scripted_model(shop: Shop, port: int = 0) -> Iterator[Provider]:
-    """A model that does what a function says, and counts."""
-    with provider(answer, models=("smollm2",), port=port) as model:
+def scripted_model(shop: Shop, port: int = 0, pause: float = 0.0) -> Iterator[Provider]:
+    """A model that does what a function says, and counts. It thinks for so many seconds at each word."""
+
+    def think(request: Request) -> Answer:
+        said = answer(request)
+        return Answer(said, pause=pause) if isinstance(said, str) else Answer("", said, pause=pause)
+
+    with provider(think, models=("smollm2",), port=port) as model:
         shop.model = model
         yield model
+
+
+_opened = ExitStack()  # by this process, for as long as it lives
+
+
+def at_hand() -> tuple[str, str]:
+    """Where the shop and the model are. Where nobody has named any, and none is open, both are opened in this process."""
+    if {"SHOP_URL", "MODEL_URL"} & os.environ.keys() or _is_open(SHOP_URL):
+        return os.environ.get("SHOP_URL", SHOP_URL), os.environ.get("MODEL_URL", MODEL_URL)
+    shop = _opened.enter_context(Shop(Path("shop.db")).open())
+    return shop.url, _opened.enter_context(scripted_model(shop, pause=1.5)).url
+
+
+def _is_open(url: str) -> bool:
+    try:
+        with socket.create_connection((urlsplit(url).hostname, urlsplit(url).port), 1):
+            return True
+    except OSError:
+        return False
 
 
 def local_model(port: int) -> Any:

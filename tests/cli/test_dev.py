@@ -130,6 +130,18 @@ def test_the_worker_ends_with_it(dev, tmp_path):
     assert [token.is_good() for token in ask(f"sqlite:{tmp_path}/runs.db", lambda hf: hf.tokens())] == [True]
 
 
+def test_who_develops_is_in_the_groups_that_are_named(dev, tmp_path):
+    """So that questions to them can be decided; a token that is there already and is in none of them is not enough."""
+    for words, groups in (((), [[]]), (("--group", "editors", "--group", "ops"), [[], ["editors", "ops"]])):
+        process = dev("--port", "0", *words)
+        page = Page(process)
+        assert page.web.get("/api/me").json()["groups"] == groups[-1]
+        page.web.close()
+        os.kill(process.pid, signal.SIGINT)
+        assert process.ended() == 0
+        assert [list(token.groups) for token in ask(f"sqlite:{tmp_path}/runs.db", lambda hf: hf.tokens())] == groups
+
+
 def test_a_port_that_is_in_use_is_refused_where_it_is_named(dev):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         process = dev("--port", str(taken.getsockname()[1]))

@@ -54,9 +54,12 @@ main()
 @click.argument("apps", metavar="APP...", nargs=-1, required=True)
 @click.option("--port", type=click.IntRange(0, 65_535), default=8010, show_default=True,
               help="Of the page, on 127.0.0.1; another free one if it is in use, unless it is named.")  # fmt: skip
+@click.option(
+    "--group", "groups", multiple=True, metavar="GROUP", help="A group you are in, for questions to it. Repeatable."
+)
 @click.option("--no-open", is_flag=True, help="Open no browser; the link is printed.")
 @db_option
-def dev(apps: tuple[str, ...], port: int, no_open: bool, db: str | None) -> int:
+def dev(apps: tuple[str, ...], port: int, groups: tuple[str, ...], no_open: bool, db: str | None) -> int:
     """Serve agents and the dashboard while you write them.
 
     APP is a file or module with agents, as of `holdfast worker`. The link that is printed opens a session in a browser, once and
@@ -70,7 +73,8 @@ def dev(apps: tuple[str, ...], port: int, no_open: bool, db: str | None) -> int:
     server = server_module()
     listen_to_logs(logging.WARNING)
     with _listening(server, port, named=named) as listener:
-        asyncio.run(_develop(server, listener, apps, {file.parent for file in files}, db, opens=not no_open))
+        worker = _Worker(apps, db, {file.parent for file in files})
+        asyncio.run(_develop(server, listener, worker, groups, db, opens=not no_open))
     return 0
 
 
@@ -104,14 +108,13 @@ def _listening(server: Any, port: int, *, named: bool) -> Iterator[socket.socket
 
 
 async def _develop(
-    server: Any, listener: socket.socket, apps: tuple[str, ...], folders: set[Path], db: str | None, *, opens: bool
+    server: Any, listener: socket.socket, worker: _Worker, groups: tuple[str, ...], db: str | None, *, opens: bool
 ) -> None:
-    worker = _Worker(apps, db, folders)
     with Stop(worker.kill, grace_s=2 * _GRACE_S, late_code=0) as stop:
         codes = server.Codes()
         async with open_store(db) as hf, server.serving(hf, listener, None, codes) as address:
             say(f"Serving {Edge(hf).url} at {address}. Ctrl-C ends it all.")
-            link = await _link(hf, codes, address)
+            link = await _link(hf, codes, address, groups)
             if others_read():
                 say("For a link that opens a session, start it at a terminal: others may read what is written here.")
             else:
@@ -123,12 +126,12 @@ async def _develop(
         say("Stopped.")
 
 
-async def _link(hf: Client, codes: Any, address: str) -> str:
-    """Make a link for the user who develops, with a token that may do all: one there is, or a new one."""
+async def _link(hf: Client, codes: Any, address: str, groups: tuple[str, ...]) -> str:
+    """Make a link for the user who develops, with a token that may do all in these groups: one there is, or a new one."""
     name = user()
     found = [each for each in await hf.tokens() if each.name == name and each.is_good() and each.only is None]
-    good = [each for each in found if set(each.scopes) == set(SCOPES)]
-    token = good[-1] if good else (await at_terminal(hf).create_token(name))[0]
+    good = [each for each in found if set(each.scopes) == set(SCOPES) and set(groups) <= set(each.groups)]
+    token = good[-1] if good else (await at_terminal(hf).create_token(name, groups=groups))[0]
     return link_for(codes, address, token.id)
 
 
