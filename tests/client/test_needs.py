@@ -81,6 +81,7 @@ async def test_questions_come_first_and_what_one_worker_mends_is_one_thing(store
         assert [(need.kind, need.run, need.count, need.mine) for need in found.needs] == [
             ("question", "person", 1, True), ("unserved", "unserved-0", 3, False), ("paused", "timer", 1, False),
         ]  # fmt: skip
+        assert (found.total, found.runs) == (3, 5) == (3, (await hf.run_counts()).needs)
         question, unserved, paused = found.needs
         (asked,) = await hf.approvals()
         assert (question.approval, question.to, question.text) == (asked.id, ("ana",), "Go on?")

@@ -135,7 +135,7 @@ async def test_lists_are_cut_behind_what_is_hidden(store_url):
         events = (await web.get("/api/events", params={"limit": 1000})).json()["events"]
         assert {event["run"] for event in events} == {*(await ids(found.hf, "night"))[0]}
         assert (await web.get("/api/events", params={"run": "secret-2"})).json()["events"] == []
-        counts = (await web.get("/api/runs/counts")).json()
+        counts = (await web.get("/api/counts")).json()
         assert (counts["counts"]["waiting"], counts["needs"]) == (3, 2)
         needs = (await web.get("/api/needs")).json()
         assert (needs["total"], {each["run"].startswith("secret") for each in needs["needs"]}) == (2, {False})

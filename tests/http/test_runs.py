@@ -236,7 +236,7 @@ async def test_runs_are_counted_and_what_needs_a_person_is_listed(store_url):
             await site.until(run, "waiting")
         await site.until("b", "failed")
         await site.hf.get("l").pause(by="ana", reason="lunch")
-        counted = await site.get("/api/runs/counts")
+        counted = await site.get("/api/counts")
         now = counted.pop("now")
         assert now.endswith("Z") and now >= (await site.get("/api/runs/p"))["run"]["created_at"]
         assert counted["exact"] is True and counted["needs"] >= 3
@@ -245,9 +245,9 @@ async def test_runs_are_counted_and_what_needs_a_person_is_listed(store_url):
             "paused": 1,
             "failed": 1,
         }
-        few = await site.get("/api/runs/counts?label=team%3Dnight&status=waiting&status=failed")
+        few = await site.get("/api/counts?label=team%3Dnight&status=waiting&status=failed")
         assert few["counts"]["waiting"] == 1 and few["counts"]["failed"] == 0
-        await site.get("/api/runs/counts?limit=5", 422)
+        await site.get("/api/counts?limit=5", 422)
         needs = await site.get("/api/needs")
         assert needs["total"] == len(needs["needs"]) >= 3
         told = {each["run"]: (each["kind"], each["mine"]) for each in needs["needs"]}
@@ -255,6 +255,22 @@ async def test_runs_are_counted_and_what_needs_a_person_is_listed(store_url):
         assert needs["needs"][0]["run"] == "n"
         assert len((await site.get("/api/needs?limit=1"))["needs"]) == 1
         await site.get("/api/needs?limit=0", 422)
+
+
+async def test_a_run_may_be_called_like_a_path(store_url):
+    """Counts were once asked for where a run of that name is shown: they are told there unless there is one."""
+    async with served(store_url) as site:
+        await site.start("listener", 1, id="bulk")
+        await site.until("bulk", "waiting")
+        for path in ("/api/counts", "/api/runs/counts"):
+            assert (await site.get(f"{path}?agent=listener&status=waiting"))["counts"]["waiting"] == 1
+        await site.start("listener", 1, id="counts")
+        for id in ("bulk", "counts"):
+            assert (await site.get(f"/api/runs/{id}"))["run"]["id"] == id
+        assert (await site.get("/api/counts"))["counts"].keys() >= {"waiting"}
+        _, night = await site.hf.create_token("night", only={"team": "night"})
+        headers = {"Authorization": f"Bearer {night}"}  # for whom that run is not there
+        assert "counts" in (await site.get("/api/runs/counts", headers=headers))
 
 
 async def test_the_fleet_is_told(store_url):

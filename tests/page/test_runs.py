@@ -1,10 +1,15 @@
 """The list of runs: how each stands and what happens in it, filters that are addresses, and rows that do not jump."""
 
+import asyncio
 import re
 import signal
 
 import pytest
 from playwright.sync_api import expect
+from tests.page.browser import Visitor
+from tests.page.scene import bare
+
+import holdfast
 
 pytestmark = pytest.mark.slow
 
@@ -70,6 +75,44 @@ def test_what_needs_a_person_stands_on_top_with_a_way_to_mend_it(visit):
     expect(row(page, "paused-1")).to_be_visible()
     expect(row(page, "migrate-old-7")).to_be_visible()
     assert page.locator('tr[data-row="cleanup-0716"]').count() == 0
+
+
+@holdfast.agent
+async def asks_twice(what: str) -> list[str]:
+    return await asyncio.gather(*[holdfast.ask(f"{what} {n}?", str) for n in (1, 2)])
+
+
+@holdfast.agent
+async def has_asked(what: str) -> list[str]:
+    return await asks_twice(what)
+
+
+async def five(url):
+    """Five runs that need a person, of which one is a child and two are nobody's, and six reasons."""
+    async with holdfast.open(url, agents=[asks_twice, has_asked]) as hf:
+        await hf.start(asks_twice, "two", id="two")
+        await hf.start(has_asked, "parent", id="parent")
+        async with asyncio.timeout(30):
+            while len(await hf.approvals()) < 4:
+                await asyncio.sleep(0.02)
+        await (await hf.start(has_asked, "later", id="held", after="1d")).pause()
+    async with holdfast.open(url) as hf:  # nobody is there to carry them
+        for id in ("nobodys-1", "nobodys-2"):
+            await hf.start("asks_twice", id, id=id)
+
+
+def test_what_needs_a_person_is_counted_once_for_all(tmp_path, browser):
+    """The box, its tab and the list behind both tell one number: runs, also those that others started, and not their questions."""
+    with bare(tmp_path, five) as made:
+        ana = Visitor(browser, made.address, made.tokens["ana"], size=TALL)
+        page = ana.goto("/runs?needs=yes", "tr[data-row]")
+        expect(page.locator("tr[data-row]")).to_have_count(5)
+        expect(page.locator("[role=tab][data-id=needs] span")).to_have_text("5")
+        expect(page.locator(".needs header")).to_contain_text("5 runs do not go on by themselves")
+        page.goto("/runs?needs=yes&q=agent%3Aasks_twice")
+        expect(page.locator("tr[data-row]")).to_have_count(4)
+        expect(page.locator("[role=tab][data-id=needs] span")).to_have_text("4")
+        ana.leave()
 
 
 def test_a_new_run_waits_behind_a_button_and_no_row_moves(stage, visit):

@@ -77,16 +77,18 @@ class Needs:
     Attributes:
         needs: The first of them.
         total: How many there are.
+        runs: How many runs they are about: one run may ask twice, and one worker may mend several.
 
     Example:
         ```python
         found = await hf.needs(limit=4)
-        print(f"{len(found.needs)} of {found.total}")
+        print(f"{len(found.needs)} of {found.total}, about {found.runs} runs")
         ```
     """
 
     needs: tuple[Need, ...]
     total: int
+    runs: int = 0
 
 
 async def needs(
@@ -109,7 +111,7 @@ async def needs(
     queues = None if taken is None else frozenset(taken)
     found = asking + _together(kept_by(row, served, queues, store.clock.now()) for row in stuck)
     found.sort(key=lambda need: (_urgency(need), need.expires_at is None, need.expires_at or need.since, need.run))
-    return Needs(tuple(found[:limit]), len(found))
+    return Needs(tuple(found[:limit]), len(found), len({each.run for each in asking} | {row.id for row in stuck}))
 
 
 def _urgency(need: Need) -> int:

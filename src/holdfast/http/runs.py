@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 from pydantic import Field, StrictInt, field_validator
 
 from holdfast.client.calls import OpenCall
+from holdfast.client.client import Client
 from holdfast.client.edge import Edge
 from holdfast.client.filter import place_of
 from holdfast.client.forks import ForkInfo
@@ -231,6 +232,13 @@ async def counted(call: Call[Fits, None]) -> Counts:
     return Counts(counts, found.needs, found.exact, moment(Edge(call.hf).now()))
 
 
+async def counted_or_shown(call: Call[Fits, None]) -> Counts | WholeRun:
+    edge = Edge(call.hf)
+    if await edge.sees("counts") and await edge.find("counts") is not None:
+        return await _whole(call.hf, "counts")
+    return await counted(call)
+
+
 async def needing(call: Call[Few, None]) -> Needs:
     return await call.hf.needs(call.query.limit, by=call.by)
 
@@ -263,10 +271,14 @@ async def _told(run: Run[Any]) -> OneRun:
 
 
 async def shown(call: Call[Nothing, None]) -> WholeRun:
-    run = call.hf.get(call["id"])
+    return await _whole(call.hf, call["id"])
+
+
+async def _whole(hf: Client, id: str) -> WholeRun:
+    run = hf.get(id)
     info = await run.info()
     told = await run.arguments(), await run.streams(), await run.open_calls()
-    return WholeRun(info, *told, moment(Edge(call.hf).now()))
+    return WholeRun(info, *told, moment(Edge(hf).now()))
 
 
 async def result(call: Call[Within, None]) -> Result | Answer:

@@ -272,9 +272,11 @@ class List {
     if (this.counting > performance.now()) return void (this.later ??= setTimeout(() => { this.later = null; this.#count(); }, 2000));
     this.counting = performance.now() + 2000;
     const { status: _status, order: _order, needs: _needs, ...filter } = { ...asked(this.tokens), ...(this.tree && { root: undefined }) };
-    const [counts, needs] = await Promise.all([read(path("api", "runs", "counts", filter)), read("api/needs?limit=4")]);
+    const [counts, needs, few] = await Promise.all([read(path("api", "counts", filter)), read("api/needs?limit=4"),
+      this.tokens.length && filter.root ? read(path("api", "counts", { ...filter, root: undefined })) : null]);
     if (counts.ok) {
-      this.counts = { ...counts.data, needs: needs.ok && !this.tokens.length ? needs.data.total : counts.data.needs }; // children too
+      // The list behind the tab has children too, so they count.
+      this.counts = { ...counts.data, needs: !this.tokens.length && needs.ok ? needs.data.runs : few?.ok ? few.data.needs : counts.data.needs };
       this.#drawStates();
       this.#drawHead();
       this.#drawFoot();

@@ -7,11 +7,11 @@ import { get } from "../../store.js";
 
 const LOOKS = { question: "person", in_doubt: "doubt", paused: "paused", crashes: "stuck", unserved: "worker", overdue: "stuck" };
 
-/** The box, or nothing if nothing needs a person. `needs` and `total` are of GET /api/needs. */
-export function needsBox({ needs, total }) {
+/** The box, or nothing if nothing needs a person. `needs` and `runs` are of GET /api/needs. */
+export function needsBox({ needs, runs }) {
   if (!needs?.length) return null;
   return h("section.needs", { "aria-label": "Needs a person" },
-    h("header", h("h2", "Needs a person"), h("span.dim.only-wide", total === 1 ? "1 run does not go on by itself" : `${total.toLocaleString("en")} runs do not go on by themselves`),
+    h("header", h("h2", "Needs a person"), h("span.dim.only-wide", runs === 1 ? "1 run does not go on by itself" : `${runs.toLocaleString("en")} runs do not go on by themselves`),
       h("a.link", { href: path("runs", { needs: "yes" }) }, "All")),
     h("ul", needs.slice(0, 4).map(item)));
 }
