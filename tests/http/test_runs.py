@@ -282,3 +282,4 @@ async def test_the_fleet_is_told(store_url):
         assert worker["id"] == site.hf.store.worker_id and worker["state"] == "alive" and "listener" in worker["agents"]
         assert fleet["lost"] == [] and fleet["versions"] == []
         assert fleet["store"]["kind"] == store_url.partition(":")[0] and fleet["store"]["runs"] == 1
+        assert fleet["store"]["where"].startswith("postgresql://") or "/" not in fleet["store"]["where"]

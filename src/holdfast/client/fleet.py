@@ -202,7 +202,7 @@ class StoreInfo:
 
     Attributes:
         kind: "sqlite" or "postgresql".
-        where: Its URL, without a password.
+        where: Its URL, without a password; of a file without its folder, which is nobody's business on another computer.
         bytes: How large it is.
         events: How many events it has, about.
         runs: How many runs it has, about.
@@ -264,11 +264,12 @@ async def fleet(store: Store) -> Fleet:
         tuple(RateInfo.of(row) for row in await store.busy_rates()),
         tuple(MissingVersion.of(row) for row in await store.unserved(list(fits.get("served") or ()))),
         tuple(MinuteInfo(moment(row.at), *row[1:]) for row in await store.minutes()),
-        StoreInfo(
-            "sqlite" if store.url.startswith("sqlite:") else "postgresql", store.url, *(await store.size()),
-            sum(counts.states.values()),
-        ),
+        StoreInfo(*_place(store.url), *(await store.size()), sum(counts.states.values())),
     )  # fmt: skip
+
+
+def _place(url: str) -> tuple[Literal["sqlite", "postgresql"], str]:
+    return ("sqlite", f"sqlite:{url.rpartition('/')[2]}") if url.startswith("sqlite:") else ("postgresql", url)
 
 
 def _queues(census: Iterable[Census]) -> Iterable[QueueInfo]:
