@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         UnknownRun,
         UnknownSchedule,
         UnknownTrigger,
+        Unsupported,
     )
     from holdfast.logs import LogFilter
     from holdfast.rehearsal.difference import Difference, Made, Pair, Side
@@ -280,6 +281,7 @@ __all__ = [
     "UnknownRun",
     "UnknownSchedule",
     "UnknownTrigger",
+    "Unsupported",
     "Verify",
     "Vote",
     "WorkerInfo",
@@ -343,7 +345,7 @@ _HOMES = {
         "NondeterminismError NotAllowed NotInRun NotStorable Permanent RetryAfter RunActive RunCancelled "
         "Changed RunExists RunFailed RunFinished RunPaused Stale StepFailed StepTimeout StoreUnavailable Unanswered Unconfirmed "
         "UnknownAgent "
-        "UnknownApproval UnknownNotification UnknownRun UnknownSchedule UnknownTrigger "
+        "UnknownApproval UnknownNotification UnknownRun UnknownSchedule UnknownTrigger Unsupported "
     ),
     "holdfast.words.limits": "Limit Rate",
     "holdfast.logs": "LogFilter",

@@ -538,6 +538,19 @@ class NewerJournal(HoldfastError):
     """
 
 
+class Unsupported(HoldfastError):
+    """The ground that runs stand on does not have this: a Temporal cluster lacks what only a database of ours has.
+
+    Example:
+        ```python
+        try:
+            await hf.events().__anext__()
+        except holdfast.Unsupported as error:
+            print(error)
+        ```
+    """
+
+
 class NotInRun(HoldfastError, RuntimeError):
     """This works only inside a running agent.
 

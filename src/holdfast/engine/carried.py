@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from holdfast.engine.attempt import Attempt
+from holdfast.engine.parking import Wait
 from holdfast.store.appends import Transition
 from holdfast.words.calls import OpenBody
 
@@ -149,7 +150,26 @@ class Carried:
         """Is this the task of one of its bodies?"""
         return task in self.attempt.bodies.drivers
 
+    @property
+    def waits(self) -> Wait | None:
+        """What it waits for, and until when, if it only waits."""
+        return self.attempt.parking.resting if self.attempt.life.live else None
+
+    @property
+    def unended(self) -> int:
+        """Count its tasks, and the work beside them, that have not ended and are not asleep for ever."""
+        return sum(not task.stirring.asleep for task in self.attempt.tasks.alive) + len(self.attempt.bodies.drivers)
+
     # Taking it out of memory
+
+    async def drain(self) -> None:
+        """Let the bodies that run end, begin nothing new, and leave memory: all that was recorded is in the store then."""
+        await self.attempt.parking.drain()
+        self.attempt.life.close("released")
+
+    def pause(self, reason: str) -> None:
+        """Stop it here; only a person or other code makes it go on."""
+        self.attempt.pause(reason)
 
     def hold(self) -> None:
         """Begin no more bodies: the run is about to be released."""

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, TypeVar
 from holdfast.engine.slots import Freed
 from holdfast.runtime import AgentSpec, Resources, StepContext, StepSpec
 from holdfast.store.contract import EngineStore
+from holdfast.values.signature import Bound
 from holdfast.words.clock import Clock
 from holdfast.words.model import Event
 from holdfast.words.overrides import Override
@@ -23,11 +24,20 @@ T = TypeVar("T")
 class Ended:
     """The end of an attempt. `doubt`: the body may or may not have had its effect. `final`: whatever `retry` says."""
 
-    value: Any = None
+    value: Any = None  # or `Stored`
     error: Exception | None = None
     doubt: bool = False
     final: bool = False
     pauses: str | None = None  # the rate that nobody has a turn of now, because of this failure
+    crashed: bool = False  # in doubt because whatever ran the body is gone
+    wait_s: float | None = None  # what `retry` says of the failure, if only the performer could ask it
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A result that was made a text where the body ran, because that is not here."""
+
+    text: str
 
 
 RUN_IT: Final = Ended()
@@ -57,6 +67,10 @@ class Work:
     limit_s: float | None
     wanted: Callable[[], bool]  # False once nobody waits for it any more
     threads: Threads
+    bound: Bound  # the arguments as they are stored, for a body that runs somewhere else
+    target: object  # of a method: its object, which is the first of `args` too
+    digest: str  # of the arguments, by which the call is known
+    failures: int  # attempts that failed before this one
 
 
 class Host(Protocol):

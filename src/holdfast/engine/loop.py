@@ -397,7 +397,7 @@ def _leak(coro: Any) -> None:
 def install(loop: asyncio.AbstractEventLoop) -> None:
     """Make the loop know about runs. Safe to call again; chained to a task factory that was there before."""
     inner = loop.get_task_factory()
-    if getattr(inner, "knows_runs", False):
+    if getattr(inner, "knows_runs", False) or getattr(loop.create_task, "knows_runs", False):
         return
 
     def factory(loop: asyncio.AbstractEventLoop, coro: Any, **kw: Any) -> Any:
@@ -412,7 +412,10 @@ def install(loop: asyncio.AbstractEventLoop) -> None:
         return inner(loop, coro, **kw) if inner is not None else asyncio.Task(coro, loop=loop, **kw)
 
     factory.knows_runs, factory.inner = True, inner  # type: ignore[attr-defined]
-    loop.set_task_factory(factory)
+    try:
+        loop.set_task_factory(factory)
+    except NotImplementedError:  # a loop of Temporal's
+        loop.create_task = _made_by(factory, loop.create_task)  # type: ignore[method-assign]
     _install_time(loop)
     install_generators(loop)
     _install_order(loop)
@@ -421,11 +424,25 @@ def install(loop: asyncio.AbstractEventLoop) -> None:
             setattr(loop, name, _watched(name, getattr(loop, name)))
 
 
+def _made_by(factory: Callable[..., Any], made: Callable[..., Any]) -> Any:
+    """`create_task` of a loop that takes no task factory: tasks of runs come from ours, all others from the loop."""
+
+    def create_task(coro: Any, **kw: Any) -> Any:
+        place: Any = here()
+        if not _is_scope(place) and kw.get("context") is not None:
+            place = kw["context"].get(_here)
+        return factory(None, coro, **kw) if _is_scope(place) else made(coro, **kw)
+
+    create_task.knows_runs, create_task.inner = True, None  # type: ignore[attr-defined]
+    return create_task
+
+
 def task_of_ours(
     loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, None], context: contextvars.Context
 ) -> asyncio.Task[None]:
     """A task that belongs to no run, though it may be the agent's own task that we are called in."""
-    if getattr(loop.get_task_factory(), "inner", loop) is None:  # as nearly always: then nobody need be asked
+    way = loop.get_task_factory() or loop.create_task
+    if getattr(way, "inner", loop) is None:  # as nearly always: then nobody need be asked
         return asyncio.Task(coro, loop=loop, context=context)
     with Placed(None):
         return loop.create_task(coro, context=context)

@@ -105,6 +105,19 @@ class Parking:
             return "its inbox is being read"
         return None
 
+    @property
+    def resting(self) -> Wait | None:
+        """What a person would name first of what the run waits for, and when the next of it is due; None if it does more."""
+        if self.busy or self._bodies.holding or not self.waits or not self._all_begun():
+            return None
+        dues = [wait.due for wait in self.waits.values() if wait.due is not None]
+        return Wait(self._named(), min(dues, default=None))
+
+    def _named(self) -> str:
+        if self._bodies.out_of_turn:
+            return "conversation"  # whatever comes first, that is what keeps the run from going on
+        return min((wait.waits_for for wait in self.waits.values()), key=_ORDER.index)
+
     # Parking
 
     def idle(self) -> None:
@@ -154,11 +167,8 @@ class Parking:
     def _giving_back(self) -> Append:
         waits, life = list(self.waits.values()), self._life
         dues = [wait.due for wait in waits if wait.due is not None]
-        named = min((wait.waits_for for wait in waits), key=_ORDER.index)
-        if self._bodies.out_of_turn:
-            named = "conversation"  # whatever comes first, that is what keeps the run from going on
         tokens = sorted({wait.token for wait in waits if wait.token is not None})
-        waiting = life.leaves(Transition("waiting", min(dues, default=None), named, tokens, self._inbox.seen))
+        waiting = life.leaves(Transition("waiting", min(dues, default=None), self._named(), tokens, self._inbox.seen))
         return Append(life.run.id, life.run.lease_epoch, self._pen.next_seq, transition=waiting)
 
     def _parked(self, future: asyncio.Future[int]) -> None:

@@ -28,7 +28,7 @@ from holdfast.declare import NotDone
 from holdfast.engine.announcements import Outgoing
 from holdfast.engine.approvals import answered, approval_id, withdraw
 from holdfast.engine.attempt import Attempt, Call, tagged
-from holdfast.engine.host import RUN_IT, Ended, Work
+from holdfast.engine.host import RUN_IT, Ended, Stored, Work
 from holdfast.engine.limits import Passage, doze
 from holdfast.engine.outlets import BodyStreams
 from holdfast.errors import BadArguments, InDoubt, NotStorable, StepTimeout, Suspended
@@ -246,13 +246,15 @@ class StepCall(Call):
                 ended = await self._let_through() if spec.flow is not None else await self._attempt()
                 if ended.doubt and spec.in_doubt != "retry":
                     assert ended.error is not None
-                    ended = await self._resolve(ended.error, crashed=False)
+                    ended = await self._resolve(ended.error, crashed=ended.crashed)
             past.in_doubt = False
             if ended.error is None:
                 self._complete(ended.value)
                 return
             past.failures += 1
-            wait_s = None if ended.final else spec.retry.delay_s(past.failures, ended.error, self.key)
+            wait_s = None if ended.final else ended.wait_s
+            if wait_s is None and not ended.final:
+                wait_s = spec.retry.delay_s(past.failures, ended.error, self.key)
             if wait_s is None:
                 await attempt.streams.recall(self.key)
                 self._fail(ended.error)
@@ -426,8 +428,10 @@ class StepCall(Call):
 
     def _work(self, fn: Callable[..., Any], threaded: bool, context: StepContext, limit_s: float | None) -> Work:
         args = self.bound.args if self.target is None else (self.target, *self.bound.args)
-        bodies = self.attempt.bodies
-        return Work(self.spec, fn, threaded, args, self.bound.kwargs, context, limit_s, self._wanted, bodies)
+        return Work(
+            self.spec, fn, threaded, args, self.bound.kwargs, context, limit_s, self._wanted, self.attempt.bodies, self.bound,
+            self.target, self.digest, self.so_far.failures,
+        )  # fmt: skip
 
     def _wanted(self) -> bool:
         return not self.withdrawn
@@ -504,7 +508,10 @@ class StepCall(Call):
 
     def _complete(self, value: Any) -> None:
         try:
-            text, self._copy = self.attempt.pen.stored(self.spec.signature.returns, value, "result")
+            if isinstance(value, Stored):
+                text = value.text
+            else:
+                text, self._copy = self.attempt.pen.stored(self.spec.signature.returns, value, "result")
         except NotStorable as error:
             self._fail(kept(error, value))
             return

@@ -38,6 +38,9 @@ def qualified_name(kind: type[BaseException]) -> str:
 
 def record(error: BaseException, raises: tuple[type[Exception], ...] = ()) -> dict[str, Any]:
     """Record a failure as plain data, with stored texts where values are kept. Never raises."""
+    known: dict[str, Any] | None = getattr(error, "__holdfast_record__", None)
+    if known is not None:
+        return dict(known)
     kind = type(error)
     declared = next((each for each in raises if isinstance(error, each)), None)
     made: dict[str, Any] = {
@@ -89,6 +92,15 @@ def rebuild(
         data=_value(record.get("data")),
         traceback=trace,
     )
+
+
+def recorded(
+    record: dict[str, Any], raises: tuple[type[Exception], ...] = (), step: str = "", attempts: int = 1
+) -> Exception:
+    """The exception to go on with for a record that was made elsewhere; recorded again it is that record."""
+    error = rebuild(record, raises, step, attempts)
+    BaseException.__setattr__(error, "__holdfast_record__", record)
+    return error
 
 
 def _loop(message: str, data: Any) -> LoopDetected:

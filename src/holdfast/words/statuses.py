@@ -42,6 +42,7 @@ STATUSES: Final[dict[str, int]] = {
     "UnknownNotification": 404,
     "UnknownSchedule": 404,
     "UnknownTrigger": 404,
+    "Unsupported": 501,
 }
 
 

@@ -1,0 +1,157 @@
+"""Activities: where bodies run, on whatever worker takes them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import functools
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from temporalio import activity
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
+
+from holdfast.backends.temporal.address import KEEP
+from holdfast.backends.temporal.performer import ENDED, NOT_HERE
+from holdfast.declare import NotDone
+from holdfast.engine.host import RUN_IT, Ended, Work
+from holdfast.engine.performer import perform
+from holdfast.errors import NotStorable, Unsupported
+from holdfast.runtime import RunFacts, StepContext, StepSpec, _here, call_plainly
+from holdfast.values import failures
+from holdfast.values.codec import checked_size, kept
+
+if TYPE_CHECKING:
+    from holdfast.backends.temporal.worker import House
+
+_BEATS: int = 3  # within the time after which a worker counts as gone
+
+
+class Activities:
+    """Bodies of steps, as one process runs them."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    @activity.defn(dynamic=True)
+    async def step(self, args: Sequence[RawValue]) -> dict[str, Any]:
+        """Run the body of a step, or its probe."""
+        info, convert = activity.info(), activity.payload_converter()
+        asked: dict[str, Any] = convert.from_payload(args[0].payload, dict)
+        body = self._house.bodies.get(asked["home"]) if "home" in asked else None
+        spec = body.work.spec if body is not None else self._spec(asked)
+        if spec is None or ("home" in asked and body is None):
+            raise ApplicationError("the body is not in this process", type=NOT_HERE, non_retryable=True)
+        context = self._context(asked, info.attempt)
+        if body is None:
+            given, named = spec.signature.load(asked["input"])
+            fn, where = spec.probe if asked.get("probe") else spec.fn, contextvars.copy_context()
+            threaded = spec.threaded and not asked.get("probe")
+        else:
+            given, named, fn, threaded = body.work.args, body.work.kwargs, body.work.fn, body.work.threaded
+            where = body.context.copy()
+        assert fn is not None
+        work = Work(
+            spec, fn, threaded, given, named, context, asked.get("limit_s"), lambda: True, _Threads(self._house), None,  # type: ignore[arg-type]
+            None, "", asked.get("failures", 0),
+        )  # fmt: skip
+        heart = asyncio.create_task(_beat(info.heartbeat_timeout)) if info.heartbeat_timeout else None
+        try:
+            where.run(_here.set, None)
+            self._house.runs(spec, context.key)
+            ended = await asyncio.create_task(_performed(work), context=where)
+            return self._told(ended, spec, context, asked)
+        finally:
+            if heart is not None:
+                heart.cancel()
+
+    @activity.defn(name=KEEP)
+    async def keep(self, _: Any) -> None:
+        """Do nothing: what a run recorded is in the history, as the input of this."""
+
+    def _spec(self, asked: dict[str, Any]) -> StepSpec | None:
+        return self._house.step(asked["agent"], asked["step"], asked["place"])
+
+    def _context(self, asked: dict[str, Any], tried: int) -> StepContext:
+        facts = RunFacts(
+            asked["run"], asked["agent"], asked.get("labels", {}), asked.get("parent"), asked["root"], False
+        )
+        mark = asked["mark"]
+        return StepContext(
+            asked["key"], lambda: mark, asked["attempt"], facts, self._house.resources, None, [], {}, self._house.now,
+            _no_stream, _ignored, _no_publishing, asked.get("again", False) or tried > 1,
+        )  # fmt: skip
+
+    def _told(self, ended: Ended, spec: StepSpec, context: StepContext, asked: dict[str, Any]) -> dict[str, Any]:
+        told: dict[str, Any] = {}
+        if context.spendings:
+            told["spent"] = [[spent.noted(), model] for spent, model in context.spendings]
+        error = ended.error
+        if error is None and isinstance(ended.value, NotDone) and asked.get("probe"):
+            return told | {"undone": True}
+        if error is None:
+            try:
+                text, _ = spec.signature.returns.store(ended.value, "result")
+                return told | {"text": checked_size(text, self._house.value_limit_bytes, "result")}
+            except NotStorable as problem:
+                error, ended = kept(problem, ended.value), Ended(final=True)
+        told["error"] = failures.record(error, spec.raises)
+        seed = f"{asked['key']}:probe" if asked.get("probe") else asked["key"]
+        tried = asked.get("failures", 0) + 1
+        told["wait_s"] = None if ended.final else spec.retry.delay_s(tried, error, seed)
+        told["doubt"] = ended.doubt
+        message = f"{told['error']['type']}: {told['error']['message']}"[:1000]
+        raise ApplicationError(message, told, type=ENDED, non_retryable=True) from error
+
+
+class _Threads:
+    """Threads of one process, for bodies that are plain functions."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    async def in_thread(
+        self, body: Callable[[], Any], wanted: Callable[[], bool], limit_s: float | None, *, may_repeat: bool
+    ) -> asyncio.Future[Any] | None:
+        """Call it in a thread; None if it has not returned in time, and may run again."""
+        run = functools.partial(contextvars.copy_context().run, call_plainly, body)
+        running = asyncio.get_running_loop().run_in_executor(self._house.threads, run)
+        running.add_done_callback(lambda late: None if late.cancelled() else late.exception())
+        done, _ = await asyncio.wait([running], timeout=limit_s)
+        if not done:
+            if may_repeat:
+                return None
+            await asyncio.wait([running])
+        return running
+
+
+async def _performed(work: Work) -> Ended:
+    ended = RUN_IT
+    while ended is RUN_IT:
+        ended = await perform(work)
+    return ended
+
+
+async def _beat(every: timedelta) -> None:
+    """Say that this worker lives, for as long as its loop turns."""
+    with contextlib.suppress(RuntimeError):
+        while True:
+            activity.heartbeat()
+            await asyncio.sleep(every.total_seconds() / _BEATS)
+
+
+def _no_stream(name: str) -> NoReturn:
+    raise Unsupported(f"stream({name!r}): streams need a database of Holdfast's own, and this run is on Temporal")
+
+
+def _no_publishing(request: Any) -> NoReturn:
+    raise Unsupported(
+        f"publish({request.name!r}): announcements need a database of Holdfast's own, and this run is on Temporal"
+    )
+
+
+def _ignored(_: dict[str, Any]) -> None:
+    """How far a body has come is not told on Temporal: each word would be a signal, and so a workflow task."""

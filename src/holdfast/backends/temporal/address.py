@@ -1,0 +1,146 @@
+"""Addresses: what a URL `temporal://HOST:PORT/NAMESPACE` says, how the cluster is reached, and the names of things there."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
+from temporalio.client import Client
+from temporalio.common import SearchAttributeKey
+from temporalio.converter import DataConverter, ExternalStorage
+from temporalio.service import RPCError, RPCStatusCode, TLSConfig
+
+from holdfast.backends.temporal.blobs import THRESHOLD_BYTES, Folder
+from holdfast.errors import BadArguments, StoreUnavailable, Unsupported
+from holdfast.words.urls import redacted
+
+RUN: Final = "holdfast.run"  # the workflow that is a run
+AGENT: Final = "holdfast.agent"  # one that nobody carries out, which publishes an agent in its memo
+ARRIVE: Final = "holdfast.arrive"  # the signal by which anything comes to a run
+DECIDE: Final = "holdfast.decide"  # the update by which a person says something to a question
+STEP: Final = "holdfast.step"
+KEEP: Final = "holdfast.keep"  # an activity that does nothing: its input is what a run recorded
+LONGEST: Final = 8_000  # events of one execution: the server warns at 10,240 and ends a workflow at 51,200
+
+AGENT_KEY: Final = SearchAttributeKey.for_keyword("HoldfastAgent")
+STATUS_KEY: Final = SearchAttributeKey.for_keyword("HoldfastStatus")
+WAITS_KEY: Final = SearchAttributeKey.for_keyword("HoldfastWaitsFor")
+ROOT_KEY: Final = SearchAttributeKey.for_keyword("HoldfastRoot")
+PARENT_KEY: Final = SearchAttributeKey.for_keyword("HoldfastParent")
+QUESTIONS_KEY: Final = SearchAttributeKey.for_keyword_list("HoldfastQuestions")
+LABELS_KEY: Final = SearchAttributeKey.for_keyword_list("HoldfastLabels")
+KEYS: Final = (AGENT_KEY, STATUS_KEY, WAITS_KEY, ROOT_KEY, PARENT_KEY, QUESTIONS_KEY, LABELS_KEY)
+
+_OPTIONS: Final = ("queue", "blobs", "events", "ca", "cert", "key", "tls", "api_key_file", "inputs")
+_NAME: Final = re.compile(r"[\w.-]{1,100}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A namespace of a cluster, and how Holdfast uses it."""
+
+    url: str
+    target: str
+    namespace: str
+    queue: str = "holdfast"  # begins the names of all task queues
+    blobs: str | None = None  # a folder that all processes share, for large values
+    longest: int = LONGEST
+    tls: TLSConfig | bool = False
+    api_key: str | None = None
+    inputs: Any = None
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        """Read a URL; `BadArguments` says what is wrong with it."""
+        parts, shown = urlsplit(url), redacted(url)
+        namespace = unquote(parts.path.strip("/"))
+        try:
+            port = parts.port
+        except ValueError:
+            port = None
+        if not parts.hostname or port is None or not namespace or "/" in namespace or parts.username is not None:
+            raise BadArguments(f"{shown!r} names no namespace of a cluster; write 'temporal://HOST:7233/NAMESPACE'")
+        given = dict(parse_qsl(parts.query, keep_blank_values=True))
+        if "side" in given:
+            raise Unsupported(
+                f"{shown!r}: a database beside the cluster (side=) is not supported. Rates, budgets, conversations, streams, "
+                "tokens, the audit and the feed of all runs need sqlite: or postgresql:// as the store"
+            )
+        odd = sorted(given.keys() - set(_OPTIONS))
+        if odd:
+            raise BadArguments(f"{shown!r}: there is no option {odd[0]!r}; there are {', '.join(_OPTIONS)}")
+        queue, events = given.get("queue", "holdfast"), given.get("events", str(LONGEST))
+        if not _NAME.fullmatch(queue):
+            raise BadArguments(f"{shown!r}: queue={queue!r} begins names of task queues; use letters, digits, '.', '-', '_'")
+        if not events.isascii() or not events.isdigit() or not 50 <= int(events) <= 40_000:
+            raise BadArguments(f"{shown!r}: events={events!r}: give a number of events of one execution from 50 to 40000")
+        if given.get("inputs", "digest") not in ("full", "digest"):
+            raise BadArguments(f"{shown!r}: inputs= is 'full' or 'digest'")
+        return cls(
+            shown, f"{parts.hostname}:{port}", namespace, queue, given.get("blobs") or None, int(events), _tls(given, shown),
+            None if "api_key_file" not in given else _read(given["api_key_file"], shown).decode().strip(), given.get("inputs"),
+        )  # fmt: skip
+
+    def converter(self) -> DataConverter:
+        """How values travel: as JSON, and large ones by their digest if there is a folder for them."""
+        if self.blobs is None:
+            return DataConverter.default
+        storage = ExternalStorage(drivers=[Folder(self.blobs)], payload_size_threshold=THRESHOLD_BYTES)
+        return dataclasses.replace(DataConverter.default, external_storage=storage)
+
+    async def connect(self) -> Client:
+        """Reach the cluster, and see that it has the search attributes that lists need."""
+        try:
+            client = await Client.connect(
+                self.target, namespace=self.namespace, tls=self.tls, api_key=self.api_key, data_converter=self.converter()
+            )
+            await self._prepare(client)
+        except (RPCError, RuntimeError, OSError) as error:
+            raise StoreUnavailable(f"the cluster at {self.url!r} cannot be used: {error}") from error
+        return client
+
+    async def _prepare(self, client: Client) -> None:
+        asked = ListSearchAttributesRequest(namespace=self.namespace)
+        try:
+            known = (await client.operator_service.list_search_attributes(asked)).custom_attributes
+        except RPCError as error:
+            if error.status in (RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.PERMISSION_DENIED):
+                return  # a cloud, whose operators add them; the first write tells what is missing
+            raise
+        missing = {
+            key.name: IndexedValueType.ValueType(int(key.indexed_value_type)) for key in KEYS if key.name not in known
+        }
+        if missing:
+            await client.operator_service.add_search_attributes(
+                AddSearchAttributesRequest(namespace=self.namespace, search_attributes=missing)
+            )
+
+    def task_queue(self, agent: str, version: str | None, queue: str) -> str:
+        """The task queue of the runs of an agent: whoever polls it has the code, in that version."""
+        named = agent if version is None else f"{agent}@{version}"
+        return f"{self.queue}:{named}" + ("" if queue == "default" else f"/{queue}")
+
+
+def _tls(given: dict[str, str], shown: str) -> TLSConfig | bool:
+    if given.keys() & {"ca", "cert", "key"}:
+        if ("cert" in given) != ("key" in given):
+            raise BadArguments(f"{shown!r}: cert= and key= belong together: the files of a client's certificate and its key")
+        ca, cert, key = (_read(given[name], shown) if name in given else None for name in ("ca", "cert", "key"))
+        return TLSConfig(server_root_ca_cert=ca, client_cert=cert, client_private_key=key)
+    said = given.get("tls", "on" if "api_key_file" in given else "off")
+    if said not in ("on", "off"):
+        raise BadArguments(f"{shown!r}: tls= is 'on' or 'off'")
+    return said == "on"
+
+
+def _read(path: str, shown: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise BadArguments(f"{shown!r}: the file {path!r} cannot be read: {error.strerror}") from None

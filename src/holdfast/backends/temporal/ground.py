@@ -1,0 +1,732 @@
+"""The ground of one run on Temporal: what its engine asks for inside the workflow, as `Host` and as `EngineStore`.
+
+Everything here is decided by the history of the workflow alone, and so the same on every replay: time, the order in which things
+come, what was asked of the cluster. Nothing waits for a disk. What the engine appends is acknowledged at once; `flush` puts it into
+the history with the workflow task in which it happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+
+from temporalio import workflow
+from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError, FailureError, WorkflowAlreadyStartedError
+from temporalio.workflow import ActivityCancellationType, ParentClosePolicy
+
+from holdfast.backends.temporal.address import (
+    AGENT_KEY,
+    ARRIVE,
+    KEEP,
+    LABELS_KEY,
+    PARENT_KEY,
+    QUESTIONS_KEY,
+    ROOT_KEY,
+    RUN,
+    STATUS_KEY,
+    WAITS_KEY,
+)
+from holdfast.backends.temporal.blobs import INLINE_BYTES
+from holdfast.backends.temporal.performer import Performer
+from holdfast.backends.temporal.records import Piece, Start, State, listed, moved, moving
+from holdfast.engine.carried import Carried
+from holdfast.engine.execute import begin
+from holdfast.engine.loop import install
+from holdfast.engine.slots import Freed
+from holdfast.errors import HoldfastError, LeaseLost, Unsupported
+from holdfast.runtime import AgentSpec, Placed, StepSpec, outside
+from holdfast.store.appends import Append, InboxMoved, Told, Transition
+from holdfast.store.approvals import NewApproval, Said, count, delegated, expired, required
+from holdfast.store.work import settle, to_json
+from holdfast.words.clock import Timer
+from holdfast.words.harmless import logger
+from holdfast.words.model import FINISHED, ApprovalRow, Claimed, Event, RunRow, Signal
+from holdfast.words.overrides import Override
+from holdfast.words.people import Actor, Ballot
+from holdfast.words.spent import Spent
+
+if TYPE_CHECKING:
+    from holdfast.backends.temporal.worker import House
+
+T = TypeVar("T")
+_log = logger("holdfast")
+_SLICE: Final = 4_000  # turns of the loop in one activation while a carried journal is replayed: it may not take two seconds
+_LARGE: Final = 30_000  # characters of what goes into the memo at once
+_KNOWN: Final = 1_000  # signals whose ids are remembered
+_UNWIND: Final = 200  # turns that tasks get to unwind
+_CANCEL_GRACE_MS: Final = 30_000
+_CUT_AT: Final = 20  # of so many children that are being started at the same time the history may be longer
+
+
+class WorkflowTimer:
+    """A timer of the workflow; one of a workflow that leaves memory is left alone."""
+
+    __slots__ = ("_ground", "_handle")
+
+    def __init__(self, ground: Ground, handle: asyncio.Handle) -> None:
+        self._ground, self._handle = ground, handle
+
+    def cancel(self) -> None:
+        if not self._ground.evicted:
+            self._handle.cancel()
+
+
+class WorkflowClock:
+    """Time as the history tells it."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground, self._later = ground, ground.loop.call_later  # before `install`
+
+    def now(self) -> int:
+        return workflow.time_ns() // 1_000_000
+
+    def call_at(self, when: int, callback: Callable[[], object]) -> Timer:
+        return self.call_later((when - self.now()) / 1000, callback)
+
+    def call_later(self, delay_s: float, callback: Callable[[], object]) -> Timer:
+        outside = self._ground.outside
+        if delay_s <= 0:
+            return WorkflowTimer(self._ground, self._ground.loop.call_soon(callback, context=outside))
+        return WorkflowTimer(self._ground, self._later(max(delay_s, 0.001), callback, context=outside))
+
+    after = call_later
+
+
+class Ground:
+    """One run in one workflow: the `Host` of its attempt, and the `EngineStore`."""
+
+    resources: Any = None
+    threads: Any = None
+
+    def __init__(self, house: House, start: str, state: bytes | None) -> None:
+        self.house, self.loop, self.outside = house, asyncio.get_running_loop(), outside()
+        self._start = Start.read(start)
+        self.state = State() if state is None else State.unpack(state)
+        self.row = row = self._start.row
+        if state is not None:
+            moved(row, self.state.row)
+        row.lease_epoch, row.lease_owner = row.lease_epoch + 1, None
+        self.slots, self.inputs = Freed(), house.inputs
+        self.value_limit_bytes = house.value_limit_bytes
+        self.evicted = False  # the workflow leaves memory: no command can be given any more
+        self.carried: Carried | None = None
+        self._pieces: list[Piece] = []  # that are not in the history yet
+        self._results: dict[str, tuple[str, str]] = {}  # by key: the activity that ran the body, and its result
+        self._shown: dict[str, Any] = {}  # what the memo says
+        self._indexed: tuple[Any, ...] = ()  # what the search attributes say
+        self._blobs: dict[str, bytes] = {}
+        self._left: Transition | None = None  # how the engine left the run
+        self._errands = 0  # of ours to the cluster that are on their way
+        self._moving = False  # it goes on in another execution as soon as it can
+        self._stop: asyncio.Future[None] | None = None  # what the run itself waits for at the moment
+        self._cancelled = False  # by somebody who knows Temporal only
+        self._parked: list[asyncio.Handle] | None = None  # what waits for the next slice
+        self._turns = 0
+        self._sliced = len(self.state.events) > _SLICE // 2
+        self._soon: Any = self.loop.call_soon
+        self.clock = WorkflowClock(self)
+        self.loop.call_soon = self._call_soon  # type: ignore[method-assign, assignment]
+        install(self.loop)
+        self.perform = Performer(self)
+        row.inbox_seen = self.state.row.get("inbox_seen", 0)
+        if row.started_at is None:
+            row.started_at = self.clock.now()
+
+    @property
+    def store(self) -> Any:
+        return self
+
+    # The life of the workflow
+
+    async def carry(self) -> str:
+        """Carry the run to its end, or to the next execution; returns its result as a text."""
+        state, row = self.state, self.row
+        while state.held:
+            await self._until_told()
+        spec = self.house.spec_of(row.agent, row.version)
+        if spec is None:
+            raise RuntimeError(f"agent {row.agent!r} {row.version or ''} is not served by this worker")
+        row.status = "running"
+        self.carried = carried = await begin(self, self._claimed(), spec)
+        if state.signals:
+            carried.notice()
+        carried.ended.add_done_callback(lambda _: self._go_on(), context=self.outside)
+        while not carried.ended.done():
+            await self._until_told()
+        outcome = carried.ended.result()
+        if outcome == "paused":
+            await carried.put_away()
+        await self._settle()
+        if outcome == "ended":
+            return await self._end()
+        if outcome == "unfit":
+            self._left = Transition("paused", reason=carried.unfit)
+        left = self._left
+        if left is not None and left.status == "paused":
+            row.status, row.reason, row.waits_for, row.due_at = "paused", left.reason, None, None
+            state.held = not any(signal.kind == "run.cancelling" for signal in state.signals)
+        self._continue()
+
+    async def _until_told(self) -> None:
+        """Wait until the run has ended, or something came for one that is paused. A cancel of Temporal's is a request to stop."""
+        self._stop = self.loop.create_future()
+        try:
+            await self._stop
+        except asyncio.CancelledError:
+            if self.evicted:
+                await self._let_go()
+                raise
+            if self._cancelled:
+                raise
+            self._cancelled = True
+            until = self.clock.now() + _CANCEL_GRACE_MS
+            data = {"by": "Temporal", "reason": workflow.cancellation_reason() or "", "until": until}
+            if "run.cancelling" not in (signal.kind for signal in self.state.signals) and not self._is_stopping():
+                self.arrive({"id": "cancel:temporal", "kind": "run.cancelling", "data": data})
+        finally:
+            self._stop = None
+
+    def _is_stopping(self) -> bool:
+        return self.carried is not None and self.carried.attempt.control.cancelling is not None
+
+    def _go_on(self) -> None:
+        if self._stop is not None and not self._stop.done():
+            self._stop.set_result(None)
+
+    async def _let_go(self) -> None:
+        """The workflow leaves memory: unwind as after a crash, now, because the loop will not turn any more."""
+        if self.carried is not None:
+            self.carried.abandon()
+            for _ in range(_UNWIND):
+                if not self.carried.unended:
+                    break
+                await asyncio.sleep(0)
+            self.house.strays += [*self.carried.attempt.tasks.alive]
+
+    async def _settle(self) -> None:
+        """Let tasks unwind, and errands end, before the execution does."""
+        assert self.carried is not None
+        for _ in range(_UNWIND):
+            if not self.carried.unended:
+                break
+            await asyncio.sleep(0)
+        while self._errands:
+            await self._until_told()
+
+    def evict(self) -> None:
+        """The workflow is about to be taken out of memory, in this activation."""
+        self.evicted = True
+        self._unpark()
+
+    def _claimed(self) -> Claimed:
+        row, state = self.row, self.state
+        given = {name: getattr(row, name) for name in RunRow.__slots__}
+        row.inbox_count = given["inbox_count"] = max(state.known.values(), default=row.inbox_count)
+        seq = row.checkpoint_seq or 0
+        journal = [event for event in state.events if event.seq >= seq]
+        return Claimed(**given, journal=journal, silent=True)
+
+    async def _end(self) -> str:
+        left, row = self._left, self.row
+        assert left is not None
+        row.status, row.error, row.reason, row.waits_for, row.due_at = left.status, left.error, left.reason, None, None
+        row.finished_at = row.updated_at = self.clock.now()
+        if left.ends_below is not None:
+            await self._end_below(left.ends_below)
+        if row.parent_id is not None:
+            error = None if left.error is None else json.loads(left.error)
+            data = {"child": row.id, "status": left.status, "error": error}
+            said = {"id": f"child:{row.id}:{row.uid}:{row.next_seq}", "kind": "child.ended", "topic": row.id,
+                    "value": left.result, "data": data}  # fmt: skip
+            await self._tell(row.parent_id, said)
+        self.flush(last=True)
+        if left.status == "failed":
+            told = json.loads(left.error or "{}")
+            message = f"{told.get('type', '')}: {told.get('message', '')}"[:2000]
+            raise ApplicationError(message, type=told.get("type") or None, non_retryable=True)
+        if left.status == "cancelled" and self._cancelled:
+            raise asyncio.CancelledError(left.reason or "")
+        return left.result or "null"
+
+    def _continue(self) -> NoReturn:
+        """Go on in another execution, from what the engine has recorded."""
+        state, row = self.state, self.row
+        state.row, state.cut = moving(row) | {"inbox_seen": row.inbox_seen}, state.cut + 1
+        state.known = dict(list(state.known.items())[-_KNOWN:])
+        gone = [each for each in state.questions.values() if each.status != "open"][:-50]
+        for each in gone:
+            del state.questions[each.id]
+        content = state.pack()
+        if self.house.address.blobs is None and len(content) > INLINE_BYTES * 3 // 2:
+            _log.error("run %r: its journal is too long to be carried to another execution without blobs=", row.id)
+            raise ApplicationError(
+                f"the journal of run {row.id!r} has {len(content):,} bytes, which is too much for a payload of Temporal's. Let "
+                "the agent take checkpoints, or name a folder for large values in the URL: ?blobs=FOLDER",
+                type="JournalTooLong", non_retryable=True,
+            )  # fmt: skip
+        self.flush(last=True)
+        workflow.continue_as_new(args=[self._start.text(), content])
+
+    # Slices
+
+    def _call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+        if not self._sliced:
+            return self._soon(callback, *args, context=context)  # type: ignore[no-any-return]
+        if self.evicted or (self.carried is not None and self.carried.is_live):
+            self._sliced = False
+            self._unpark()
+            return self._soon(callback, *args, context=context)  # type: ignore[no-any-return]
+        self._turns += 1
+        if self._parked is None and self._turns > _SLICE:
+            self._turns, self._parked = 0, []
+            self.clock._later(0.001, self._unpark, context=self.outside)
+        if self._parked is None:
+            return self._soon(callback, *args, context=context)  # type: ignore[no-any-return]
+        handle = asyncio.Handle(callback, args, self.loop, context)
+        self._parked.append(handle)
+        return handle
+
+    def _unpark(self) -> None:
+        parked, self._parked = self._parked, None
+        if parked:
+            self.loop._ready.extend(parked)  # type: ignore[attr-defined]
+
+    # The history
+
+    def taken(self) -> list[Piece]:
+        """What was recorded and is not in the history yet, for a command that takes it there."""
+        pieces, self._pieces = self._pieces, []
+        return pieces
+
+    def came(self, key: str, activity: str, text: str) -> None:
+        """The body of a step ended with this result."""
+        self._results[key] = activity, text
+
+    def flush(self, *, last: bool = False) -> None:
+        """Put into the history what was recorded in this workflow task, and tell others how the run stands."""
+        if self.evicted:
+            return
+        self._show(last=last)
+        pieces, memo = self.taken(), moving(self.row)
+        questions = [asdict(row) for row in self.state.questions.values() if row.status == "open"]
+        told: dict[str, Any] = {}
+        if pieces:
+            if len(to_json(pieces)) > _LARGE:
+                self._keep(pieces)
+            else:
+                told["HoldfastJournal"] = pieces
+        quiet = {name: value for name, value in memo.items() if name not in ("next_seq", "steps", "updated_at", "inbox_seen")}
+        shown = {"row": quiet, "questions": questions}
+        if told or shown != self._shown or last:
+            self._shown = shown
+            told["Holdfast"] = {"row": memo, "questions": questions}
+            workflow.upsert_memo(told)
+        indexed = (self.row.status, self.row.waits_for, tuple(each["id"] for each in questions))
+        if indexed != self._indexed:
+            self._indexed = indexed
+            workflow.upsert_search_attributes([
+                STATUS_KEY.value_set(self.row.status),
+                WAITS_KEY.value_set(self.row.waits_for or "none"),
+                QUESTIONS_KEY.value_set([*indexed[2]] or ["none"]),
+            ])
+
+    def _show(self, *, last: bool) -> None:
+        carried, row = self.carried, self.row
+        if last or carried is None or carried.leaves:
+            return
+        waits = carried.waits
+        row.status = "running" if waits is None else "waiting"
+        row.waits_for, row.due_at = (None, None) if waits is None else waits[:2]
+
+    def _keep(self, pieces: list[Piece]) -> None:
+        """Large records lie in the history as the input of an activity; nobody waits for that."""
+        handle = workflow.start_activity(
+            KEEP, pieces, start_to_close_timeout=timedelta(days=1), cancellation_type=ActivityCancellationType.ABANDON,
+        )  # fmt: skip
+        handle.add_done_callback(lambda task: task.cancelled() or task.exception(), context=self.outside)
+
+    # What comes
+
+    def arrive(self, said: Mapping[str, Any]) -> None:
+        """Take a signal: a message, a child's end, a request."""
+        state, signal_id, kind = self.state, said["id"], said["kind"]
+        if signal_id in state.known or self.row.status in FINISHED:
+            return
+        data = said.get("data") or {}
+        if kind == "run.resumed" and not self._resumes(data):
+            return
+        if kind == "run.pausing":
+            state.pauses.append(data.get("request", ""))
+            self._pass_on(kind, {**data, "depth": data.get("depth", 0) + 1}, signal_id)
+        if kind == "child.ended":
+            state.children[said["topic"]] = {**data, "value": said.get("value")}
+        position = self.row.inbox_count = max(state.known.values(), default=self.row.inbox_count) + 1
+        state.known[signal_id] = position
+        signal = Signal(position, kind, said.get("topic", ""), said.get("value"), data, self.clock.now())
+        state.signals.append(signal)
+        if kind == "run.cancelling" and state.held:
+            state.held = False
+            self._go_on()
+        if self.carried is not None:
+            with Placed(None):
+                self.carried.notice(sure=True)
+
+    def _resumes(self, data: dict[str, Any]) -> bool:
+        """Let a paused run go on; True: it was not paused yet, and its owner is to be told."""
+        state = self.state
+        if not data.pop("direct", False) and not set(data["requests"]) & set(state.pauses):
+            return False
+        data["requests"] = [*state.pauses]
+        if state.pauses:
+            self._pass_on("run.resumed", data, f"resumed:{self.row.id}:{self.row.next_seq}")
+        state.pauses = []
+        if not state.held:
+            return True
+        self._record("run.resumed", {"by": data["by"], "cut": None})
+        state.held = False
+        self.row.status, self.row.reason = "running", None
+        self._go_on()
+        return False
+
+    def _record(self, kind: str, data: dict[str, Any]) -> None:
+        """Record an event of a run that is not in memory."""
+        row = self.row
+        event = Event(row.next_seq, kind, None, data, None, None, self.clock.now(), row.lease_epoch)
+        row.next_seq += 1
+        self.state.events.append(event)
+        self._pieces.append(listed(event))
+
+    def decide(self, said: dict[str, Any]) -> dict[str, Any]:
+        """Count what a person says, or pass the question on; what is refused is told by its kind and its words."""
+        row = self.state.questions.get(said["question"])
+        if row is None:
+            return {"error": "UnknownApproval", "message": f"there is no question {said['question']!r}"}
+        ballot = Ballot(**{**said["ballot"], "by": Actor(**said["ballot"]["by"])})
+        votes = [*json.loads(row.votes), *json.loads(row.delegations)]
+        if any(each["id"] == ballot.id for each in votes):
+            return asdict(row)
+        try:
+            now, to = self.clock.now(), said.get("to")
+            done = count(now, row, ballot) if to is None else delegated(now, row, to, ballot)
+        except HoldfastError as error:
+            return {"error": type(error).__name__, "message": str(error)}
+        self._say(done)
+        return asdict(done.row)
+
+    def _say(self, said: Said) -> ApprovalRow:
+        self._question(said.row)
+        self.arrive({"id": said.signal_id, "kind": said.kind, "topic": said.row.id, "value": said.value, "data": said.data})
+        return said.row
+
+    def _question(self, row: ApprovalRow) -> None:
+        self.state.questions[row.id] = row
+        self._pieces.append(["?", asdict(row)])
+
+    # Errands: what is asked of the cluster for other runs
+
+    def _errand(self, work: Coroutine[Any, Any, None]) -> None:
+        self._errands += 1
+
+        async def do() -> None:
+            try:
+                await work
+            finally:
+                self._errands -= 1
+                self._go_on()
+
+        with Placed(None):
+            self.loop.create_task(do())
+
+    async def _tell(self, run: str, said: Mapping[str, Any]) -> None:
+        """Send a signal to another run; one that has ended need not hear it."""
+        with contextlib.suppress(FailureError):
+            await workflow.get_external_workflow_handle(run).signal(ARRIVE, said)
+
+    def _pass_on(self, kind: str, data: dict[str, Any], signal_id: str) -> None:
+        if data.get("family", True):
+            for child, ended in self.state.children.items():
+                if ended is None:
+                    self._errand(self._tell(child, {"id": f"{signal_id}:{child}", "kind": kind, "data": data}))
+
+    async def _end_below(self, reason: str) -> None:
+        for child in await self.open_below(self.row.id):
+            data = {"by": f"run {self.row.id}", "reason": reason, "until": self.clock.now()}
+            for nth in range(2):  # at once: a second request ends it
+                said = {"id": f"end:{self.row.uid}:{nth}", "kind": "run.cancelling", "data": data}
+                await self._tell(child, said)
+
+    def _start_child(self, child: Any, blobs: Mapping[str, bytes]) -> None:
+        if child.id in self.state.children:
+            return
+        self.state.children[child.id] = None
+        child.input = _unspilled(child.input, blobs)
+        if child.lane.limit_key or child.lane.rate_key or child.budget:
+            self._child_failed(child.id, Unsupported(_why(child.agent)))
+            return
+        start = Start.of(child, self._start.path, self._start.starters, self.clock.now())
+        self._errand(self._begin_child(start))
+
+    async def _begin_child(self, start: Start) -> None:
+        row = start.row
+        try:
+            handle = await workflow.start_child_workflow(
+                RUN, args=[start.text(), None], id=row.id, parent_close_policy=ParentClosePolicy.ABANDON, result_type=str,
+                task_queue=self.house.address.task_queue(row.agent, row.version, row.queue),
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE, memo=first_memo(row),
+                search_attributes=first_attributes(row), task_timeout=self.house.task_timeout,
+            )  # fmt: skip
+        except WorkflowAlreadyStartedError as error:
+            self._child_failed(row.id, error)
+        else:
+            handle.add_done_callback(lambda task: task.cancelled() or task.exception(), context=self.outside)
+
+    def _child_failed(self, child: str, error: Exception) -> None:
+        told = {"type": type(error).__name__, "message": str(error), "kind": "other", "attempts": 1, "args": None, "traceback": ""}
+        data = {"child": child, "status": "failed", "error": told}
+        self.arrive({"id": f"unstarted:{child}", "kind": "child.ended", "topic": child, "data": data})
+
+    # The store: the owner's writes
+
+    def post(self, append: Append, told: Told, *, alone: bool = False) -> None:
+        now, error = self.clock.now(), None
+        transition, seen = append.transition, None if append.transition is None else append.transition.inbox_seen
+        if seen is not None and self.row.inbox_count > seen:
+            error = InboxMoved(f"run {self.row.id!r} has {self.row.inbox_count} signals, its owner has seen {seen}")
+        elif append.expected_seq != self.row.next_seq:
+            error = LeaseLost(f"run {self.row.id!r} is at {self.row.next_seq}, and this append at {append.expected_seq}")
+        else:
+            self._write(append, now)
+        if transition is not None and error is None:
+            self._left = transition
+        if alone and error is None:
+            told(now, None)
+        else:
+            self.loop.call_soon(told, now, error, context=self.outside)
+
+    def append(self, append: Append) -> asyncio.Future[int]:
+        future: asyncio.Future[int] = self.loop.create_future()
+        self.post(append, lambda at, error: settle(future, at, error))
+        return future
+
+    def _write(self, append: Append, now: int) -> None:
+        if append.talks or append.announces or append.pieces:
+            raise Unsupported("conversations, announcements and streams need a database of Holdfast's own")
+        row, state, blobs = self.row, self.state, append.blobs or {}
+        for event in append.events:
+            event.at = now
+            value = event.value if event.blob is None else blobs[event.blob].decode()
+            kept = Event(event.seq, event.kind, event.key, event.data, value, None, now, event.epoch)
+            state.events.append(kept)
+            activity, text = self._results.pop(event.key or "", ("", ""))
+            self._pieces.append(listed(kept, activity if activity and text == value else None))
+            row.steps += event.kind == "step.completed"
+            row.next_seq = event.seq + 1
+        row.updated_at = now
+        if append.checkpoint_seq is not None:
+            row.checkpoint_seq = append.checkpoint_seq
+            self._forget(append.events[0])
+        if append.inbox_seen is not None:
+            row.inbox_seen = append.inbox_seen
+            state.signals = [signal for signal in state.signals if signal.position > append.inbox_seen]
+        if append.transition is not None and append.transition.result is not None:
+            append.transition.result = _unspilled(append.transition.result, blobs)
+        for child in append.children:
+            self._start_child(child, blobs)
+        for new in append.approvals:
+            self._ask(new, blobs, now)
+        for gone in append.withdraws:
+            asked = state.questions.get(gone)
+            if asked is not None and asked.status == "open":
+                asked.status = "withdrawn"
+                self._question(asked)
+        if not self._moving and append.transition is None and self._is_long():
+            self._moving = True
+            with Placed(None):
+                self.loop.create_task(self._move_on())
+
+    def _forget(self, checkpoint: Event) -> None:
+        """A checkpoint is taken: of what was before only what it names is carried on."""
+        named = {*checkpoint.data.get("chain", ())}
+        ranges = checkpoint.data.get("waiting", ())
+        events = self.state.events
+        self.state.events = [
+            event for event in events
+            if event.seq >= checkpoint.seq or event.seq in named or any(a <= event.seq <= b for a, b in ranges)
+        ]  # fmt: skip
+        self.state.children = {
+            child: ended for child, ended in self.state.children.items() if ended is None or len(self.state.children) < _KNOWN
+        }
+
+    def _is_long(self) -> bool:
+        info = workflow.info()
+        return info.get_current_history_length() > self.house.address.longest or info.is_continue_as_new_suggested()
+
+    async def _move_on(self) -> None:
+        """The history is long: stop where no body runs, as a worker does that gives a run back."""
+        carried = self.carried
+        while carried is None:
+            await asyncio.sleep(0)
+            carried = self.carried
+        await carried.drain()
+
+    def _ask(self, new: NewApproval, blobs: Mapping[str, bytes], now: int) -> None:
+        row, shown = self.row, None if new.shown is None else _unspilled(new.shown, blobs)
+        not_by = to_json(self._start.starters) if new.not_by_starter else None
+        self._question(ApprovalRow(
+            new.id, row.id, row.root_id, to_json(self._start.path), new.key, new.kind, new.question, shown, new.digest, new.schema,
+            to_json(new.recipients), new.needs, "[]", "[]", None if new.expires_ms is None else now + new.expires_ms,
+            new.fallback, new.remind_ms, "open", now, not_by=not_by,
+        ))  # fmt: skip
+
+    # The store: what the engine reads
+
+    async def run(self, run: str) -> RunRow | None:
+        ended = self.state.children.get(run, {})
+        if run not in self.state.children:
+            return None
+        if ended is None:
+            return RunRow(run, "", "", "running", "{}")
+        error = None if ended.get("error") is None else to_json(ended["error"])
+        return RunRow(run, "", "", ended["status"], "{}", result=ended.get("value"), error=error)
+
+    async def journal(self, run: str, from_seq: int = 0) -> list[Event]:
+        return [event for event in self.state.events if event.seq >= from_seq]
+
+    async def events_at(self, run: str, seqs: Iterable[int]) -> list[Event]:
+        wanted = set(seqs)
+        return [event for event in self.state.events if event.seq in wanted]
+
+    async def blob(self, digest: str) -> bytes:
+        return self._blobs[digest]
+
+    async def former(self, run: str) -> list[Any]:
+        return []
+
+    async def inbox(self, run: str, after: int) -> list[Signal]:
+        return [signal for signal in self.state.signals if signal.position > after]
+
+    def take(self, run: str, epoch: int, expected_seq: int, seen: int) -> None:
+        """Nothing is taken without the engine: it is here, and need not be asked twice."""
+
+    async def streams(self, run: str) -> list[Any]:
+        return []
+
+    async def open_below(self, run: str) -> list[str]:
+        return [child for child, ended in self.state.children.items() if ended is None]
+
+    async def cancel(
+        self, run: str, *, by: str, reason: str = "", grace_ms: int, request: str, insist: bool = True
+    ) -> str:
+        data = {"by": by, "reason": reason, "until": self.clock.now() + grace_ms}
+        await self._tell(run, {"id": request, "kind": "run.cancelling", "data": data})
+        return "running"
+
+    async def approval(self, approval: str) -> ApprovalRow:
+        return self.state.questions[approval]
+
+    async def expire(self, approval: str) -> ApprovalRow:
+        found = self.state.questions[approval]
+        said = expired(self.clock.now(), found)
+        return found if said is None else self._say(said)
+
+    async def require(self, approval: str, digest: str, needs: int, value: str) -> ApprovalRow:
+        found = self.state.questions[approval]
+        then = required(self.clock.now(), found, digest, needs, value)
+        if isinstance(then, Said):
+            return self._say(then)
+        if then is not found:
+            self._question(then)
+        return then
+
+    def shuts_out(self, isolation: str) -> bool:
+        raise Unsupported(
+            "transaction= is the commit of a database of Holdfast's own, and this run is on Temporal: make the effect idempotent "
+            "with holdfast.idempotency_key(), or use sqlite: or postgresql://"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise Unsupported(f"{name} needs a database of Holdfast's own, and this run is on Temporal")
+
+    # The host
+
+    def pause(self, reason: str) -> None:
+        assert self.carried is not None
+        self.carried.pause(reason)
+
+    def park_grace_s(self, run: str) -> None:
+        """Temporal takes workflows out of memory by itself."""
+
+    def serve(self, spec: AgentSpec) -> None:
+        self.house.serve(spec)
+
+    def new_task(self, make: Callable[[], T]) -> T:
+        return make()
+
+    def patched(self, patch: str) -> bool | None:
+        return None if workflow.patched(patch) else False
+
+    def spec_of(self, agent: str) -> AgentSpec | None:
+        return self.house.spec_of(agent)
+
+    def replacement(self, spec: StepSpec) -> Callable[..., Any] | None:
+        return self.house.replacement(spec)
+
+    def overrides(self, root: str) -> Iterable[Override]:
+        return self.house.overrides(root)
+
+    @property
+    def recorded(self) -> Callable[[Event], None] | None:
+        heard = self.house.recorded
+        if heard is None:
+            return None
+        return lambda event: None if workflow.unsafe.is_replaying() else heard(event)
+
+    def body_runs(self, spec: StepSpec, key: str) -> None:
+        """Whoever performs it hears of it."""
+
+    def body_ended(self, how: str, seconds: float) -> None:
+        """The performer knows."""
+
+    def spent(self, agent: str, spendings: Sequence[Spent]) -> None:
+        """Metrics of money are those of a worker of Holdfast's own."""
+
+    def trusted(self, lease_until: float) -> bool:
+        return True
+
+    async def trust(self) -> None:
+        """A run on Temporal has no lease: only one workflow task of it can be completed."""
+
+    def keep(self, stray: asyncio.Task[Any]) -> None:
+        self.house.strays.append(stray)
+
+
+def _unspilled(text: str, blobs: Mapping[str, bytes]) -> str:
+    return blobs[text[10:74]].decode() if text.startswith('{"$blob":') and text[10:74] in blobs else text
+
+
+def _why(agent: str) -> str:
+    return f"agent {agent!r} has a limit, a rate or a budget, which need a database of Holdfast's own, and this run is on Temporal"
+
+
+def first_memo(row: RunRow) -> dict[str, Any]:
+    """What is told of a run before any worker has it."""
+    return {"Holdfast": {"row": moving(row), "questions": []}}
+
+
+def first_attributes(row: RunRow) -> TypedSearchAttributes:
+    """By what a run is found."""
+    labels = [f"{name}={value}" for name, value in json.loads(row.labels).items()]
+    return TypedSearchAttributes([
+        SearchAttributePair(AGENT_KEY, row.agent), SearchAttributePair(STATUS_KEY, "ready"),
+        SearchAttributePair(WAITS_KEY, "none"), SearchAttributePair(ROOT_KEY, row.root_id),
+        SearchAttributePair(PARENT_KEY, row.parent_id or "none"), SearchAttributePair(QUESTIONS_KEY, ["none"]),
+        SearchAttributePair(LABELS_KEY, labels or ["none"]),
+    ])  # fmt: skip

@@ -1,0 +1,187 @@
+"""The performer of bodies on Temporal: each is an activity, named by the key of its call and the digest of its input.
+
+A body travels to any worker that serves the agent, if it can: its arguments are stored texts, and it is found there by its name.
+One that cannot (a method's object, a `Local`, a context variable that is set, a function that stands in its place) runs at home, on a
+task queue of the very process that has the run; if that dies, at the next one's.
+
+Failures come back as records, made where the body ran, and what its `retry` says of them too: only there is the exception itself.
+A crash of whatever ran a body comes back as one, or, where the step may simply run again, is the server's to repeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType
+from temporalio.exceptions import TimeoutError as ActivityTimeout
+
+from holdfast.backends.temporal.address import STEP
+from holdfast.declare import NOT_DONE
+from holdfast.engine.host import Ended, Stored, Work
+from holdfast.engine.loop import _lent
+from holdfast.errors import InDoubt, Suspended
+from holdfast.runtime import StepSpec, _here
+from holdfast.values import failures
+from holdfast.words.model import CRASHES_AT_MOST
+from holdfast.words.spent import Spent
+
+if TYPE_CHECKING:
+    from holdfast.backends.temporal.ground import Ground
+
+NOT_HERE: Final = "holdfast.not_here"  # the type of the failure of a body that is not in this process
+ENDED: Final = "holdfast.ended"  # the type of that of a body that failed
+_FOREVER: Final = timedelta(days=3650)
+_SLACK_S: Final = 30.0  # that a body may be late to be stopped by its own worker
+_AT_HOME_S: Final = 10.0  # for so long a process is waited for to take a body that only it has
+_KEY_LENGTH: Final = 700
+_OURS: Final = (_here, _lent)
+
+
+@dataclass(slots=True)
+class Body:
+    """A body that cannot travel, as the process that has the run keeps it."""
+
+    work: Work
+    context: contextvars.Context
+
+
+class Performer:
+    """Has bodies of one run performed."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._usual = dict(contextvars.copy_context().items())  # context variables as they are where nobody has set any
+        self._times: dict[str, int] = {}
+
+    async def __call__(self, work: Work) -> Ended:
+        """Run a body or a probe; returns how it ended."""
+        ground, spec, context = self._ground, work.spec, contextvars.copy_context()
+        travels = self._travels(work, context)
+        probes = work.fn is spec.probe
+        asked = _asked(work, probes)
+        again = spec.in_doubt == "retry" or probes
+        crashes = 0
+        while True:
+            name = self._name(work, probes)
+            try:
+                told = await self._through(name, work, asked, context, travels=travels, again=again)
+            except ActivityError as error:
+                cause = error.cause
+                if isinstance(cause, ApplicationError) and cause.type == ENDED:
+                    return self._failed(cause.details[0], work)
+                if isinstance(cause, ApplicationError) and cause.type == NOT_HERE:
+                    travels = False
+                    continue
+                if isinstance(cause, ActivityTimeout) and cause.type == TimeoutType.SCHEDULE_TO_START:
+                    continue  # nobody took it: the process that had it is gone
+                if not again:
+                    return Ended(error=InDoubt("a crash came while the body ran"), doubt=True, crashed=True)
+                crashes += 1
+                if crashes >= CRASHES_AT_MOST or travels:
+                    ground.pause(
+                        f"run {ground.row.id!r}: the process that runs step {spec.name!r} ended again and again in the middle of "
+                        f"its body ({cause or error}). Mend the cause, then resume the run"
+                    )
+                    raise Suspended from None
+                continue
+            _spend(told, work)
+            if told.get("undone"):
+                return Ended(NOT_DONE)
+            if probes:
+                return Ended(Stored(told["text"]))
+            ground.came(work.context.key, name, told["text"])
+            return Ended(Stored(told["text"]))
+
+    def _name(self, work: Work, probes: bool) -> str:
+        """The id of the activity: what is asked for, and with which input."""
+        key = work.context.key + (":probe" if probes else "")
+        if len(key) > _KEY_LENGTH:
+            key = f"{key[:_KEY_LENGTH]}.{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+        name = f"{key} {work.digest[:12]}"
+        times = self._times[name] = self._times.get(name, 0) + 1
+        return name if times == 1 else f"{name} ~{times}"
+
+    def _travels(self, work: Work, context: contextvars.Context) -> bool:
+        spec, bound = work.spec, work.bound
+        given = (*bound.by_position, *bound.by_keyword.values())
+        if work.target is not None or any(argument.parameter.local for argument in given):
+            return False
+        if work.fn is not spec.fn and work.fn is not spec.probe:
+            return False
+        usual = self._usual
+        for variable, value in context.items():
+            if variable not in _OURS and (variable not in usual or usual[variable] is not value):
+                return False
+        return self._ground.house.step(self._ground.row.agent, spec.name, place_of(spec)) is spec
+
+    async def _through(
+        self, name: str, work: Work, asked: dict[str, Any], context: contextvars.Context, *, travels: bool, again: bool
+    ) -> dict[str, Any]:
+        ground, house, options = self._ground, self._ground.house, dict[str, Any]()
+        if not travels:
+            home = asked["home"] = f"{workflow.info().run_id} {name}"
+            house.bodies[home] = Body(work, context)
+            options = {"task_queue": house.queue, "schedule_to_start_timeout": timedelta(seconds=_AT_HOME_S)}
+        limit = _FOREVER if work.limit_s is None else timedelta(seconds=work.limit_s + _SLACK_S)
+        tries = CRASHES_AT_MOST if travels and again else 1
+        try:
+            handle = workflow.start_activity(
+                STEP if not travels else work.spec.name, args=[asked, ground.taken()], activity_id=name, result_type=dict,
+                start_to_close_timeout=limit, heartbeat_timeout=timedelta(seconds=house.settings.lease_ttl_s),
+                retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=100), backoff_coefficient=1.5,
+                                         maximum_attempts=tries), **options,
+            )  # fmt: skip
+            return await self._awaited(handle)
+        finally:
+            if not travels:
+                house.bodies.pop(asked.pop("home"), None)
+
+    async def _awaited(self, handle: asyncio.Task[Any]) -> Any:
+        """Wait for an activity by way of a future of our own: a waiter that is cancelled must see that, and no `ActivityError`."""
+        ground = self._ground
+        done: asyncio.Future[None] = ground.loop.create_future()
+        handle.add_done_callback(lambda _: done.done() or done.set_result(None), context=ground.outside)
+        try:
+            await done
+        except asyncio.CancelledError:
+            handle.add_done_callback(lambda task: task.cancelled() or task.exception())
+            if not ground.evicted:
+                handle.cancel()
+            raise
+        return handle.result()
+
+    def _failed(self, told: Mapping[str, Any], work: Work) -> Ended:
+        _spend(told, work)
+        error = failures.recorded(told["error"], work.spec.raises, work.spec.name, work.context.attempt)
+        return Ended(error=error, doubt=told["doubt"], final=told["wait_s"] is None, wait_s=told["wait_s"])
+
+
+def place_of(spec: StepSpec) -> str:
+    """Where the function of a step is written: two steps of one name are told apart by it."""
+    return f"{spec.fn.__module__}:{spec.fn.__qualname__}"
+
+
+def _asked(work: Work, probes: bool) -> dict[str, Any]:
+    context, run = work.context, work.context.run
+    assert run is not None
+    asked: dict[str, Any] = {
+        "agent": run.agent, "step": work.spec.name, "place": place_of(work.spec), "input": work.bound.text, "key": context.key,
+        "mark": context.idempotency_key, "attempt": context.attempt, "failures": work.failures, "limit_s": work.limit_s,
+        "again": context.again, "run": run.id, "labels": run.labels, "parent": run.parent, "root": run.root, "probe": probes,
+    }  # fmt: skip
+    return {name: value for name, value in asked.items() if value not in (None, False, {}, 0)}
+
+
+def _spend(told: Mapping[str, Any], work: Work) -> None:
+    work.context.spendings.extend((Spent.of(spent), model) for spent, model in told.get("spent", ()))
+
+
+Perform = Callable[[Work], Any]

@@ -1,0 +1,125 @@
+"""Records: what of a run travels to and from the cluster, as text. Look here for what a history of Temporal's says of a journal.
+
+A run starts with a `Start`. What its engine records goes into the history as pieces, in order: an event of the journal, or a
+question as it is now. The result of a step lies there already, as that of its activity: its event names the activity instead.
+When a run goes on in another execution, that begins with a `State`: all that the engine needs to go on.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Final
+
+from holdfast.store.runs import NewRun
+from holdfast.store.work import to_json
+from holdfast.words.model import ApprovalRow, Event, RunRow, Signal
+
+_STILL: Final = (
+    "id", "uid", "agent", "input", "version", "queue", "parent_id", "parent_key", "root_id", "labels", "created_at", "priority",
+    "identity",
+)  # fmt: skip
+# What a memo tells of a run besides what it was started with.
+_MOVING: Final = (
+    "status", "due_at", "waits_for", "reason", "error", "next_seq", "steps", "lease_epoch", "inbox_count", "inbox_seen",
+    "started_at", "finished_at", "updated_at", "checkpoint_seq",
+)  # fmt: skip
+_ERROR_LENGTH: Final = 4_000
+Piece = list[Any]
+
+
+@dataclass(slots=True)
+class Start:
+    """What a run is started with: what never changes of its row, the agents from the root down, and who started the root."""
+
+    row: RunRow
+    path: list[str]
+    starters: list[str]
+    retried: bool = False
+
+    @classmethod
+    def of(cls, new: NewRun, path: list[str], starters: list[str], now: int) -> Start:
+        """For a run that is to be created."""
+        row = RunRow(
+            new.id, new.uid, new.agent, "ready", new.input, new.version, new.queue, now + new.delay_ms, labels=new.labels,
+            parent_id=new.parent_id, parent_key=new.parent_key, root_id=new.root_id or new.id, created_at=now,
+            updated_at=now, identity=new.identity, priority=new.lane.priority,
+        )  # fmt: skip
+        return cls(row, [*path, new.agent], starters)
+
+    def text(self) -> str:
+        row = {name: getattr(self.row, name) for name in _STILL}
+        return to_json({"row": row, "path": self.path, "starters": self.starters, "retried": self.retried})
+
+    @classmethod
+    def read(cls, text: str) -> Start:
+        said = json.loads(text)
+        return cls(RunRow(status="ready", **said["row"]), said["path"], said["starters"], said["retried"])
+
+
+@dataclass(slots=True)
+class State:
+    """All that a run goes on with in another execution."""
+
+    events: list[Event] = field(default_factory=list)  # since the last checkpoint, and those that it names
+    row: dict[str, Any] = field(default_factory=dict)
+    questions: dict[str, ApprovalRow] = field(default_factory=dict)
+    children: dict[str, dict[str, Any] | None] = field(default_factory=dict)  # how each ended, or None
+    signals: list[Signal] = field(default_factory=list)  # that the engine has not taken yet
+    known: dict[str, int] = field(default_factory=dict)  # ids of signals that came lately, and their places
+    pauses: list[str] = field(default_factory=list)  # requests to pause that hold, or are to
+    held: bool = False  # the run is paused
+    cut: int = 0  # executions before this one
+
+    def pack(self) -> bytes:
+        said = {
+            "events": [listed(event) for event in self.events], "row": self.row,
+            "questions": [asdict(row) for row in self.questions.values()], "children": self.children,
+            "signals": [[s.position, s.kind, s.topic, s.value, s.data, s.sent_at] for s in self.signals],
+            "known": self.known, "pauses": self.pauses, "held": self.held, "cut": self.cut,
+        }  # fmt: skip
+        return zlib.compress(to_json(said).encode(), 1)
+
+    @classmethod
+    def unpack(cls, content: bytes) -> State:
+        said = json.loads(zlib.decompress(content))
+        return cls(
+            [event_of(each) for each in said["events"]], said["row"],
+            {each["id"]: ApprovalRow(**each) for each in said["questions"]}, said["children"],
+            [Signal(*each) for each in said["signals"]], said["known"], said["pauses"], said["held"], said["cut"],
+        )  # fmt: skip
+
+
+def listed(event: Event, activity: str | None = None) -> Piece:
+    """An event as a list; of one whose value is the result of an activity only the name of that."""
+    value = event.value if activity is None else None
+    made = [event.seq, event.kind, event.key, event.data, value, event.at, event.epoch]
+    return made if activity is None else [*made, activity]
+
+
+def event_of(piece: Piece, results: Mapping[str, str] | None = None) -> Event:
+    seq, kind, key, data, value, at, epoch = piece[:7]
+    if len(piece) > 7:
+        value = (results or {}).get(piece[7])
+    return Event(seq, kind, key, data, value, None, at, epoch)
+
+
+def moving(row: RunRow) -> dict[str, Any]:
+    """What a memo tells of a run."""
+    told = {name: getattr(row, name) for name in _MOVING}
+    if told["error"] is not None and len(told["error"]) > _ERROR_LENGTH:
+        error = json.loads(told["error"])
+        told["error"] = to_json({"type": error.get("type", ""), "message": str(error.get("message", ""))[:1000]})
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def moved(row: RunRow, told: Mapping[str, Any]) -> RunRow:
+    """Put into a row what a memo tells of it."""
+    for name in _MOVING:
+        setattr(row, name, told.get(name, 0 if name in _COUNTS else None))
+    return row
+
+
+_COUNTS: Final = frozenset(each.name for each in fields(RunRow) if each.name in _MOVING and each.default == 0)

@@ -1,0 +1,245 @@
+"""A worker on Temporal: takes workflow tasks and bodies of the agents it serves from their task queues."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any, Final
+
+from temporalio.client import Client
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.worker import Worker
+
+from holdfast.backends.temporal.activities import Activities
+from holdfast.backends.temporal.address import AGENT, Address
+from holdfast.backends.temporal.blobs import INLINE_BYTES
+from holdfast.backends.temporal.performer import Body, place_of
+from holdfast.backends.temporal.workflow import Runner, RunWorkflow
+from holdfast.declare import Step
+from holdfast.errors import Unsupported
+from holdfast.resources import OpenResources
+from holdfast.runtime import AgentSpec, StepSpec
+from holdfast.verbs.names import reached
+from holdfast.words.harmless import logger
+from holdfast.words.model import Event
+from holdfast.words.overrides import Override
+from holdfast.words.triggers import TriggerSpec
+from holdfast.worker.agents import Served, schema_of
+from holdfast.worker.measures import Measures
+from holdfast.worker.settings import Settings
+
+_log = logger("holdfast")
+_STICKY_S: Final = 5.0  # for so long a workflow task waits for the process that had the run last
+_NOBODY: Final = "nobody"  # a task queue that is never polled
+
+
+class House:
+    """What the runs and bodies in one process share."""
+
+    def __init__(self, address: Address, served: Served, settings: Settings, queue: str) -> None:
+        self.address, self.settings, self.queue = address, settings, queue
+        self._served = served
+        self.value_limit_bytes = settings.value_limit_bytes
+        if address.blobs is None:
+            self.value_limit_bytes = min(self.value_limit_bytes, INLINE_BYTES)
+        self.inputs = settings.inputs or address.inputs
+        self.task_timeout = timedelta(seconds=min(10.0, max(settings.lease_ttl_s, 1.0)))
+        self.resources = OpenResources(settings.replace)
+        self.threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="holdfast-step")
+        self.bodies: dict[str, Body] = {}  # that cannot travel, by the name of their activities
+        self.strays: list[Any] = []  # tasks of workflows that left memory and did not end
+        self.more: Callable[[AgentSpec], None] = lambda _: None
+        steps = {key: value for key, value in settings.replace.items() if isinstance(key, Step)}
+        self._replace = {key.spec: value.fn if isinstance(value, Step) else value for key, value in steps.items()}
+        self._steps: dict[str, dict[tuple[str, str], StepSpec]] = {}
+        observer = settings.observer
+        self.recorded: Callable[[Event], None] | None = None if observer is None else observer.recorded
+
+    @staticmethod
+    def now() -> int:
+        """Milliseconds since 1970, for bodies."""
+        return time.time_ns() // 1_000_000
+
+    def spec_of(self, agent: str, version: str | None = None) -> AgentSpec | None:
+        return self._served.spec_of(agent, version)
+
+    def serve(self, spec: AgentSpec) -> None:
+        """A run calls this agent: serve it too."""
+        if self._served.add(spec):
+            self.more(spec)
+
+    def step(self, agent: str, name: str, place: str) -> StepSpec | None:
+        """A step that the code of an agent can be seen to use."""
+        known = self._steps.get(agent)
+        if known is None:
+            spec = self._served.spec_of(agent)
+            if spec is None:
+                return None
+            found = [value.spec for value in reached(spec.fn) if isinstance(value, Step)]
+            known = self._steps[agent] = {(step.name, place_of(step)): step for step in found}
+        return known.get((name, place))
+
+    def replacement(self, spec: StepSpec) -> Callable[..., Any] | None:
+        return self._replace.get(spec)
+
+    def overrides(self, root: str) -> Iterable[Override]:
+        return () if self.settings.overrides is None else self.settings.overrides(root)
+
+    def runs(self, spec: StepSpec, key: str) -> None:
+        """A body is about to run here."""
+        if self.settings.observe is not None:
+            self.settings.observe(spec, key)
+
+
+class TemporalWorker:
+    """Serves agents out of a cluster."""
+
+    def __init__(
+        self, client: Client, address: Address, name: str, specs: Iterable[AgentSpec], settings: Settings,
+        triggers: Iterable[TriggerSpec] = (),
+    ) -> None:  # fmt: skip
+        for trigger in triggers:
+            raise Unsupported(f"trigger {trigger.name!r}: triggers need a database of Holdfast's own, not a Temporal cluster")
+        self._client, self._address, self._settings = client, address, settings
+        self._served, self.measures = Served(specs), Measures()
+        self._house = House(address, self._served, settings, f"{address.queue}:at-home:{name}")
+        self._house.more = self._add
+        self._activities = Activities(self._house)
+        self._running: dict[str, tuple[Worker, asyncio.Task[None]]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.attempts: dict[str, Any] = {}
+        self.draining = False
+        for spec in self._specs():
+            check_served(spec)
+
+    def _specs(self) -> list[AgentSpec]:
+        found = {}
+        for name in self._served.names:
+            agent, _, version = name.partition(" ")
+            spec = self._served.spec_of(agent, version or None)
+            if spec is not None:
+                found[spec.name, spec.version] = spec
+        return list(found.values())
+
+    async def start(self) -> None:
+        """Publish the agents, and poll their task queues."""
+        self._loop = asyncio.get_running_loop()
+        await self._publish()
+        self._poll(self._house.queue, home=True)
+        for queue in self._queues():
+            self._poll(queue)
+
+    def _queues(self) -> list[str]:
+        """The task queues of all agents served: a child is in the queue of its parent, unless its agent has one."""
+        specs = self._specs()
+        queues = dict.fromkeys(["default", *(spec.flow.queue for spec in specs if spec.flow.queue)])
+        wanted = [queue for queue in queues if self._settings.queues is None or queue in self._settings.queues]
+        found = []
+        for spec in specs:
+            for queue in wanted:
+                found.append(self._address.task_queue(spec.name, spec.version, queue))
+                if self._served.spec_of(spec.name) is spec:  # runs without a version are the newest's
+                    found.append(self._address.task_queue(spec.name, None, queue))
+        return list(dict.fromkeys(found))
+
+    def _poll(self, queue: str, *, home: bool = False) -> None:
+        if queue in self._running:
+            return
+        settings = self._settings
+        activities = [self._activities.step, self._activities.keep]
+        workflows: list[Any] = [] if home else [RunWorkflow]
+        worker = Worker(
+            self._client, task_queue=queue, workflows=workflows, activities=activities,
+            workflow_runner=Runner(self._house), max_cached_workflows=settings.concurrency,
+            max_concurrent_activities=max(settings.concurrency, 200), max_concurrent_workflow_tasks=max(2, min(100, settings.concurrency)),
+            sticky_queue_schedule_to_start_timeout=timedelta(seconds=min(_STICKY_S, settings.lease_ttl_s / 2)),
+            graceful_shutdown_timeout=timedelta(seconds=settings.stop_grace_s),
+            identity=self._house.queue, disable_eager_activity_execution=False,
+        )  # fmt: skip
+        task = asyncio.get_running_loop().create_task(worker.run())
+        self._running[queue] = worker, task
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not self.draining and not task.cancelled() and task.exception() is not None:
+            _log.error("a worker on Temporal ended: %s", task.exception())
+
+    def _add(self, spec: AgentSpec) -> None:
+        """An agent was met that nobody named: serve it too. A workflow says so, in a thread of its own."""
+        check_served(spec)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(lambda: [self._poll(queue) for queue in self._queues()])
+
+    async def _publish(self) -> None:
+        """Each agent that is served has a workflow that nobody carries out: its memo says how the agent is called."""
+        for spec in self._specs():
+            named = spec.name if spec.version is None else f"{spec.name}@{spec.version}"
+            memo = {"Holdfast": {"agent": spec.name, "version": spec.version, "schema": schema_of(spec),
+                                 "newest": self._served.spec_of(spec.name) is spec, "queues": self._queues()}}  # fmt: skip
+            await self._client.start_workflow(
+                AGENT, id=f"{self._address.queue}:agent:{named}", task_queue=f"{self._address.queue}:{_NOBODY}", memo=memo,
+                id_conflict_policy=WorkflowIDConflictPolicy.TERMINATE_EXISTING,
+            )  # fmt: skip
+
+    async def stop(self, grace_s: float | None = None) -> None:
+        """Stop polling; bodies that run may end within the grace."""
+        self.draining = True
+        await asyncio.gather(*(worker.shutdown() for worker, _ in self._running.values()))
+        await asyncio.gather(*(task for _, task in self._running.values()), return_exceptions=True)
+        self._running.clear()
+        self._house.threads.shutdown(wait=False, cancel_futures=True)
+        try:
+            await self._house.resources.close()
+        except ExceptionGroup as problems:
+            _log.warning("a resource did not close: %s", problems.exceptions)
+
+    async def serve_instead(self, specs: Iterable[AgentSpec], triggers: Iterable[TriggerSpec] = ()) -> None:
+        """Serve these, in the place of those that had their names and versions."""
+        for trigger in triggers:
+            raise Unsupported(f"trigger {trigger.name!r}: triggers need a database of Holdfast's own, not a Temporal cluster")
+        for spec in specs:
+            check_served(spec)
+            self._served.replace(spec)
+        await self._publish()
+        for queue in self._queues():
+            self._poll(queue)
+
+    @property
+    def serves(self) -> list[str]:
+        return self._served.names
+
+    def spec_of(self, agent: str, version: str | None = None) -> AgentSpec | None:
+        return self._served.spec_of(agent, version)
+
+
+def check_served(spec: AgentSpec) -> None:
+    """Refuse an agent that declares what a cluster has not: `Unsupported`."""
+    flow = spec.flow
+    declared = {
+        "limit=": flow.limit, "rate=": flow.rate, "singleton=": flow.singleton, "budget=": spec.budget, "schedule=": spec.schedule,
+        "on=": spec.on,
+    }  # fmt: skip
+    for name, value in declared.items():
+        if value is not None:
+            raise Unsupported(
+                f"agent {spec.name!r} declares {name}, which spans runs and needs a database of Holdfast's own (sqlite: or "
+                "postgresql://), not a Temporal cluster"
+            )
+    for value in reached(spec.fn):
+        if not isinstance(value, Step):
+            continue
+        if value.spec.transaction is not None:
+            raise Unsupported(
+                f"step {value.name!r}, which agent {spec.name!r} uses, declares transaction=: its body would be part of a commit "
+                "of the store, and a Temporal cluster has none. Make it idempotent with holdfast.idempotency_key()"
+            )
+        if value.spec.flow is not None:
+            raise Unsupported(
+                f"step {value.name!r}, which agent {spec.name!r} uses, declares limit= or rate=, which span runs and need a "
+                "database of Holdfast's own (sqlite: or postgresql://), not a Temporal cluster"
+            )
+
+

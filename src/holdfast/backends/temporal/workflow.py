@@ -1,0 +1,88 @@
+"""The workflow that is a run, whatever its agent; and how Temporal's loop is told of it at each activation."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import sys
+from typing import TYPE_CHECKING, Any
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails
+
+from holdfast.backends.temporal.address import ARRIVE, DECIDE, RUN
+from holdfast.backends.temporal.ground import Ground
+
+if TYPE_CHECKING:
+    from holdfast.backends.temporal.worker import House
+
+_OVER = ("complete_workflow_execution", "continue_as_new_workflow_execution", "fail_workflow_execution", "cancel_workflow_execution")
+
+
+@workflow.defn(name=RUN)
+class RunWorkflow:
+    """A run. No query is registered: it could show, and leave, a state that no workflow task has recorded."""
+
+    @workflow.init
+    def __init__(self, start: str, state: bytes | None) -> None:
+        loop: Any = asyncio.get_running_loop()
+        self._ground = loop.holdfast_ground = Ground(loop.holdfast_house, start, state)
+
+    @workflow.run
+    async def run(self, start: str, state: bytes | None) -> str:
+        """Carry it to its end, or to the next execution."""
+        return await self._ground.carry()
+
+    @workflow.signal(name=ARRIVE)
+    def arrive(self, said: dict[str, Any]) -> None:
+        """Something came from outside."""
+        self._ground.arrive(said)
+
+    @workflow.update(name=DECIDE)
+    def decide(self, said: dict[str, Any]) -> dict[str, Any]:
+        """A person says something to a question."""
+        return self._ground.decide(said)
+
+    @decide.validator
+    def _is_well_formed(self, said: dict[str, Any]) -> None:
+        """Look at the shape alone: what came in the same workflow task is not known here yet, so nothing else can be judged."""
+        if not isinstance(said.get("question"), str) or not isinstance(said.get("ballot"), dict):
+            raise ApplicationError("a decision names a question and has a ballot", type="BadArguments", non_retryable=True)
+
+
+class Runner(UnsandboxedWorkflowRunner):
+    """Makes workflows that know the process they are in."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        instance: Any = super().create_instance(det)
+        instance.holdfast_house, instance.holdfast_ground = self._house, None
+        instance.activate = functools.partial(_activate, instance, instance.activate)
+        return instance  # type: ignore[no-any-return]
+
+
+def _activate(instance: Any, activate: Any, activation: Any) -> Any:
+    """Let a workflow go on, and then put what it has recorded into its history."""
+    ground: Ground | None = instance.holdfast_ground
+    if ground is not None and any(job.HasField("remove_from_cache") for job in activation.jobs):
+        ground.evict()
+    hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(firstiter=None, finalizer=None)  # of the loop that this thread ran before
+    try:
+        completion = activate(activation)
+        ground = instance.holdfast_ground
+        if ground is not None and completion.HasField("successful") and not ground.evicted:
+            commands = completion.successful.commands
+            if not any(command.HasField(over) for command in commands for over in _OVER):
+                running = asyncio._get_running_loop()
+                asyncio._set_running_loop(instance)
+                try:
+                    ground.flush()
+                finally:
+                    asyncio._set_running_loop(running)
+        return completion
+    finally:
+        sys.set_asyncgen_hooks(*hooks)

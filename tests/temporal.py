@@ -1,0 +1,99 @@
+"""A real Temporal server for tests: one for the whole process, on the loopback interface, and a namespace for each test.
+
+`own_cluster` is one that a test may kill and start again on its file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.chaos.server import free_port
+
+WAIT_S = 60.0
+
+
+class Cluster:
+    """`temporal server start-dev` on a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port, self._others = folder, free_port(), [free_port(), free_port()]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        program = str(Path(sys.executable).parent / "temporal")
+        http, metrics = map(str, self._others)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [program, "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", str(self.port), "--http-port", http,
+                 "--metrics-port", metrics, "--db-filename", str(self.folder / "temporal.db"), "--log-level", "warn"],
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+        asyncio.run(self._ready())
+
+    async def _ready(self) -> None:
+        from temporalio.client import Client
+
+        end = time.monotonic() + WAIT_S
+        while True:
+            try:
+                client = await Client.connect(f"127.0.0.1:{self.port}")
+                await client.count_workflows()
+                return
+            except Exception:  # noqa: BLE001 - whatever it is, it is not there yet
+                if time.monotonic() > end or self.process is None or self.process.poll() is not None:
+                    raise RuntimeError(f"Temporal does not answer: {(self.folder / 'log').read_text()}") from None
+                await asyncio.sleep(0.05)
+
+    def kill(self) -> None:
+        """End it with -9."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+    def url(self, namespace: str = "default", **options: object) -> str:
+        query = "&".join(f"{name}={value}" for name, value in options.items())
+        return f"temporal://127.0.0.1:{self.port}/{namespace}" + (f"?{query}" if query else "")
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A server that all tests of this process share."""
+    with _made() as made:
+        yield made
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[Cluster]:
+    """A server that a test may kill."""
+    with _made() as made:
+        yield made
+
+
+@pytest.fixture
+def temporal_url(cluster: Cluster) -> str:
+    """A place of its own on the shared server: task queues with a name that nobody else has."""
+    return cluster.url(queue=f"t{secrets.token_hex(4)}")
+
+
+class _made:
+    def __enter__(self) -> Cluster:
+        self._folder = tempfile.mkdtemp(prefix="holdfast-temporal-")
+        self._cluster = Cluster(Path(self._folder))
+        self._cluster.start()
+        return self._cluster
+
+    def __exit__(self, *_: object) -> None:
+        self._cluster.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
