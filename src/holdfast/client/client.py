@@ -248,9 +248,10 @@ class Client(
                 raise
 
     async def _work(self, store: Store) -> None:
-        worker = Worker(
-            store, self._code.specs, self._settings, self._code.triggers, self._apply, listens=self._listens
-        )
+        specs, settings, triggers = self._code.specs, self._settings, self._code.triggers
+        worker: Any = store.worker(specs, settings, triggers)
+        if worker is None:
+            worker = Worker(store, specs, settings, triggers, self._apply, listens=self._listens)
         await worker.start()
         self._worker, self._overrides = worker, active()
 

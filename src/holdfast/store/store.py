@@ -11,10 +11,11 @@ import abc
 import asyncio
 import functools
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from holdfast.errors import StoreUnavailable
+from holdfast.runtime import AgentSpec
 from holdfast.runtime import outside as in_no_run
 from holdfast.store.announcements import Announcements
 from holdfast.store.appends import Append, QueuedAppend, Told
@@ -128,6 +129,10 @@ class Store(
     @abc.abstractmethod
     def abandon(self) -> None:
         """Drop everything as a killed process would: nothing queued is written, the incarnation's lock is let go."""
+
+    def worker(self, specs: Iterable[AgentSpec], settings: Any, triggers: Iterable[Any]) -> Any:
+        """Make what carries runs here, if the store has workers of its own kind; None: ours do."""
+        return None
 
     @abc.abstractmethod
     def observe(self, commit: Callable[[int, float], None]) -> None:

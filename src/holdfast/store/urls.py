@@ -29,6 +29,16 @@ def store_at(url: str, *, clock: Clock | None = None, faults: Faults | None = No
                 f'PostgreSQL needs a driver that is not installed ({error}): pip install "holdfast[postgres]"'
             ) from error
         return PostgresStore.from_url(url, clock=clock, faults=faults, name=name)
+    if scheme == "temporal":
+        try:
+            from holdfast.backends.temporal.store import TemporalStore  # noqa: PLC0415 - its client may not be installed
+        except ModuleNotFoundError as error:
+            if error.name is None or not error.name.startswith("temporalio"):
+                raise
+            raise StoreUnavailable(
+                f'Temporal needs a client that is not installed ({error}): pip install "holdfast[temporal]"'
+            ) from error
+        return TemporalStore.from_url(url, clock=clock, faults=faults, name=name)
     shown = redacted(url)
     named = repr(shown) if isinstance(url, str) else shown
     raise BadArguments(f"{named} is not a store this version can open; write {_meant(shown)}")

@@ -94,11 +94,10 @@ def rebuild(
     )
 
 
-def recorded(
-    record: dict[str, Any], raises: tuple[type[Exception], ...] = (), step: str = "", attempts: int = 1
-) -> Exception:
+def recorded(record: dict[str, Any], raises: tuple[type[Exception], ...] = ()) -> Exception:
     """The exception to go on with for a record that was made elsewhere; recorded again it is that record."""
-    error = rebuild(record, raises, step, attempts)
+    own = next((kind for kind in raises if qualified_name(kind) == record.get("type")), None)
+    error = rebuild(record, raises) if own is None else own(record["message"])
     BaseException.__setattr__(error, "__holdfast_record__", record)
     return error
 

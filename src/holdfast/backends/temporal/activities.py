@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from temporalio import activity
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from holdfast.backends.temporal.address import KEEP
 from holdfast.backends.temporal.performer import ENDED, NOT_HERE
@@ -104,7 +104,8 @@ class Activities:
         told["wait_s"] = None if ended.final else spec.retry.delay_s(tried, error, seed)
         told["doubt"] = ended.doubt
         message = f"{told['error']['type']}: {told['error']['message']}"[:1000]
-        raise ApplicationError(message, told, type=ENDED, non_retryable=True) from error
+        benign = ApplicationErrorCategory.BENIGN  # to Temporal's log: what a failure means is the engine's to say
+        raise ApplicationError(message, told, type=ENDED, non_retryable=True, category=benign) from error
 
 
 class _Threads:

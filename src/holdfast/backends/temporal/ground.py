@@ -34,7 +34,7 @@ from holdfast.backends.temporal.address import (
 )
 from holdfast.backends.temporal.blobs import INLINE_BYTES
 from holdfast.backends.temporal.performer import Performer
-from holdfast.backends.temporal.records import Piece, Start, State, listed, moved, moving
+from holdfast.backends.temporal.records import LISTED, Piece, Start, State, listed, moved, moving
 from holdfast.engine.carried import Carried
 from holdfast.engine.execute import begin
 from holdfast.engine.loop import install
@@ -209,6 +209,11 @@ class Ground:
                 await asyncio.sleep(0)
             self.house.strays += [*self.carried.attempt.tasks.alive]
 
+    def abandon(self) -> None:
+        """Drop the run as a killed process would."""
+        if self.carried is not None:
+            self.carried.abandon()
+
     async def _settle(self) -> None:
         """Let tasks unwind, and errands end, before the execution does."""
         assert self.carried is not None
@@ -333,7 +338,7 @@ class Ground:
             workflow.upsert_search_attributes([
                 STATUS_KEY.value_set(self.row.status),
                 WAITS_KEY.value_set(self.row.waits_for or "none"),
-                QUESTIONS_KEY.value_set([*indexed[2]] or ["none"]),
+                QUESTIONS_KEY.value_set([*indexed[2]]) if questions else QUESTIONS_KEY.value_unset(),
             ])
 
     def _show(self, *, last: bool) -> None:
@@ -668,7 +673,9 @@ class Ground:
         self.house.serve(spec)
 
     def new_task(self, make: Callable[[], T]) -> T:
-        return make()
+        task: Any = make()
+        task._log_destroy_pending = False  # as those of Temporal's own
+        return task  # type: ignore[no-any-return]
 
     def patched(self, patch: str) -> bool | None:
         return None if workflow.patched(patch) else False
@@ -718,7 +725,8 @@ def _why(agent: str) -> str:
 
 def first_memo(row: RunRow) -> dict[str, Any]:
     """What is told of a run before any worker has it."""
-    return {"Holdfast": {"row": moving(row), "questions": []}}
+    still = {name: value for name, value in asdict(row).items() if name in LISTED and value is not None}
+    return {"Holdfast": {"row": moving(row), "questions": []}, "HoldfastRun": still}
 
 
 def first_attributes(row: RunRow) -> TypedSearchAttributes:
@@ -727,6 +735,5 @@ def first_attributes(row: RunRow) -> TypedSearchAttributes:
     return TypedSearchAttributes([
         SearchAttributePair(AGENT_KEY, row.agent), SearchAttributePair(STATUS_KEY, "ready"),
         SearchAttributePair(WAITS_KEY, "none"), SearchAttributePair(ROOT_KEY, row.root_id),
-        SearchAttributePair(PARENT_KEY, row.parent_id or "none"), SearchAttributePair(QUESTIONS_KEY, ["none"]),
-        SearchAttributePair(LABELS_KEY, labels or ["none"]),
+        SearchAttributePair(PARENT_KEY, row.parent_id or "none"), SearchAttributePair(LABELS_KEY, labels or ["none"]),
     ])  # fmt: skip

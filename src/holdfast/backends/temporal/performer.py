@@ -27,7 +27,7 @@ from holdfast.backends.temporal.address import STEP
 from holdfast.declare import NOT_DONE
 from holdfast.engine.host import Ended, Stored, Work
 from holdfast.engine.loop import _lent
-from holdfast.errors import InDoubt, Suspended
+from holdfast.errors import InDoubt, StepTimeout, Suspended
 from holdfast.runtime import StepSpec, _here
 from holdfast.values import failures
 from holdfast.words.model import CRASHES_AT_MOST
@@ -42,6 +42,7 @@ _FOREVER: Final = timedelta(days=3650)
 _SLACK_S: Final = 30.0  # that a body may be late to be stopped by its own worker
 _AT_HOME_S: Final = 10.0  # for so long a process is waited for to take a body that only it has
 _KEY_LENGTH: Final = 700
+_DOUBTS: Final = (InDoubt, StepTimeout)
 _OURS: Final = (_here, _lent)
 
 
@@ -160,7 +161,7 @@ class Performer:
 
     def _failed(self, told: Mapping[str, Any], work: Work) -> Ended:
         _spend(told, work)
-        error = failures.recorded(told["error"], work.spec.raises, work.spec.name, work.context.attempt)
+        error = failures.recorded(told["error"], _DOUBTS if told["doubt"] else work.spec.raises)
         return Ended(error=error, doubt=told["doubt"], final=told["wait_s"] is None, wait_s=told["wait_s"])
 
 

@@ -21,6 +21,7 @@ _STILL: Final = (
     "id", "uid", "agent", "input", "version", "queue", "parent_id", "parent_key", "root_id", "labels", "created_at", "priority",
     "identity",
 )  # fmt: skip
+LISTED: Final = tuple(name for name in _STILL if name not in ("uid", "input"))  # what a list shows of that
 # What a memo tells of a run besides what it was started with.
 _MOVING: Final = (
     "status", "due_at", "waits_for", "reason", "error", "next_seq", "steps", "lease_epoch", "inbox_count", "inbox_seen",

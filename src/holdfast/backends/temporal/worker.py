@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import weakref
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -17,7 +18,7 @@ from holdfast.backends.temporal.activities import Activities
 from holdfast.backends.temporal.address import AGENT, Address
 from holdfast.backends.temporal.blobs import INLINE_BYTES
 from holdfast.backends.temporal.performer import Body, place_of
-from holdfast.backends.temporal.workflow import Runner, RunWorkflow
+from holdfast.backends.temporal.workflow import Runner, RunWorkflow, let_go
 from holdfast.declare import Step
 from holdfast.errors import Unsupported
 from holdfast.resources import OpenResources
@@ -50,6 +51,7 @@ class House:
         self.resources = OpenResources(settings.replace)
         self.threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="holdfast-step")
         self.bodies: dict[str, Body] = {}  # that cannot travel, by the name of their activities
+        self.instances: weakref.WeakSet[Any] = weakref.WeakSet()  # workflows in memory
         self.strays: list[Any] = []  # tasks of workflows that left memory and did not end
         self.more: Callable[[AgentSpec], None] = lambda _: None
         steps = {key: value for key, value in settings.replace.items() if isinstance(key, Step)}
@@ -190,6 +192,8 @@ class TemporalWorker:
         await asyncio.gather(*(worker.shutdown() for worker, _ in self._running.values()))
         await asyncio.gather(*(task for _, task in self._running.values()), return_exceptions=True)
         self._running.clear()
+        for instance in list(self._house.instances):
+            let_go(instance)
         self._house.threads.shutdown(wait=False, cancel_futures=True)
         try:
             await self._house.resources.close()

@@ -17,6 +17,7 @@ from holdfast.backends.temporal.ground import Ground
 if TYPE_CHECKING:
     from holdfast.backends.temporal.worker import House
 
+_UNWIND = 10_000
 _OVER = ("complete_workflow_execution", "continue_as_new_workflow_execution", "fail_workflow_execution", "cancel_workflow_execution")
 
 
@@ -60,8 +61,27 @@ class Runner(UnsandboxedWorkflowRunner):
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         instance: Any = super().create_instance(det)
         instance.holdfast_house, instance.holdfast_ground = self._house, None
+        self._house.instances.add(instance)
         instance.activate = functools.partial(_activate, instance, instance.activate)
         return instance  # type: ignore[no-any-return]
+
+
+def let_go(instance: Any) -> None:
+    """Unwind a workflow that a worker had in memory when it stopped: nobody will activate it any more."""
+    ground: Ground | None = instance.holdfast_ground
+    if ground is None or ground.evicted:
+        return
+    ground.evict()
+    running = asyncio._get_running_loop()
+    asyncio._set_running_loop(instance)
+    try:
+        ground.abandon()
+        turns = 0
+        while instance._ready and turns < _UNWIND:
+            instance._ready.popleft()._run()
+            turns += 1
+    finally:
+        asyncio._set_running_loop(running)
 
 
 def _activate(instance: Any, activate: Any, activation: Any) -> Any:

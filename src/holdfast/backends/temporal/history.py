@@ -1,0 +1,189 @@
+"""Histories of Temporal's, read as journals: what clients see of a run, without the code of its agent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from temporalio.api.common.v1 import Payload
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription, WorkflowExecutionStatus
+
+from holdfast.backends.temporal.address import KEEP, RUN
+from holdfast.backends.temporal.records import Piece, Start, State, event_of, moved
+from holdfast.store.work import to_json
+from holdfast.words.model import FINISHED, ApprovalRow, Event, RunRow
+
+_MOST: Final = 1_000  # executions of one run that are looked at
+_BEGUN: Final = ("child.started", "child.spawned")
+
+
+@dataclass(slots=True)
+class Found:
+    """A run as a cluster has it."""
+
+    row: RunRow
+    start: Start | None = None
+    events: list[Event] = field(default_factory=list)
+    questions: dict[str, ApprovalRow] = field(default_factory=dict)
+
+    @property
+    def children(self) -> list[str]:
+        return [event.data["child"] for event in self.events if event.kind in _BEGUN]
+
+
+@dataclass(slots=True)
+class _Execution:
+    """One execution of the workflow of a run."""
+
+    start: Start
+    state: State
+    pieces: list[Piece]
+    results: dict[str, str]
+    result: str | None
+    before: str  # the execution that it goes on from
+
+
+async def told(execution: WorkflowExecution) -> Found | None:
+    """A run as its memo tells of it; None if it is none of ours."""
+    memo: Mapping[str, Any] = await execution.memo()
+    said, still = memo.get("Holdfast"), memo.get("HoldfastRun")
+    if execution.workflow_type != RUN or said is None or still is None:
+        return None
+    row = moved(RunRow(uid="", status="ready", input="{}", **still), said["row"])
+    _judge(row, execution)
+    questions = {each["id"]: ApprovalRow(**each) for each in said["questions"]}
+    return Found(row, None, [], {} if row.status in FINISHED else questions)
+
+
+def _judge(row: RunRow, execution: WorkflowExecution) -> None:
+    """An execution may have ended without a word of the engine's: an operator ended it, or it ran into a limit."""
+    status, ended = execution.status, execution.close_time
+    if status in (None, WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW) or row.status in FINISHED:
+        return
+    row.finished_at = None if ended is None else int(ended.timestamp() * 1000)
+    row.waits_for = row.due_at = None
+    if status in (WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.CANCELED):
+        row.status, row.reason = "cancelled", f"{status.name.lower()} on Temporal"
+        return
+    row.status = "failed"
+    row.error = to_json({"type": "TemporalError", "message": f"the workflow {status.name.lower()} on Temporal", "traceback": ""})
+
+
+async def read(client: Client, described: WorkflowExecutionDescription) -> Found | None:
+    """All that the cluster has of a run, as far back as it keeps it."""
+    found = await told(described)
+    if found is None:
+        return None
+    execution = await _read(client, described.id, described.run_id)
+    if execution is None:
+        return found
+    row, state = found.row, execution.state
+    for name in ("uid", "input"):
+        setattr(row, name, getattr(execution.start.row, name))
+    events = {event.seq: event for event in state.events}
+    questions = dict(state.questions)
+    for piece in execution.pieces:
+        if piece[0] == "?":
+            questions[piece[1]["id"]] = ApprovalRow(**piece[1])
+        else:
+            events[piece[0]] = event_of(piece, execution.results)
+    row.next_seq = max(events, default=row.next_seq - 1) + 1
+    row.steps = state.row.get("steps", 0) + sum(
+        piece[0] != "?" and piece[1] == "step.completed" for piece in execution.pieces
+    )
+    if row.status == "completed":
+        row.result = execution.result
+    before, looks = execution.before, 0
+    while before and len(events) < row.next_seq and looks < _MOST:
+        older = await _read(client, described.id, before)
+        if older is None:
+            break
+        for event in older.state.events:
+            events.setdefault(event.seq, event)
+        for piece in older.pieces:
+            if piece[0] == "?":
+                questions.setdefault(piece[1]["id"], ApprovalRow(**piece[1]))
+            else:
+                events.setdefault(piece[0], event_of(piece, older.results))
+        before, looks = older.before, looks + 1
+    for event in events.values():
+        event.run = row.id
+    if row.status in FINISHED:
+        for question in questions.values():
+            if question.status == "open":
+                question.status, question.note = "withdrawn", row.status
+    return Found(row, execution.start, [events[seq] for seq in sorted(events)], questions)
+
+
+async def _read(client: Client, run: str, execution: str) -> _Execution | None:
+    history = [
+        event async for event in client.get_workflow_handle(run, run_id=execution).fetch_history_events(page_size=1000)
+    ]
+    if not history:
+        return None
+    payloads: list[Payload] = []
+    places: list[tuple[str, Any]] = []
+
+    def want(what: str, about: Any, payload: Payload) -> None:
+        places.append((what, about))
+        payloads.append(payload)
+
+    names: dict[int, str] = {}
+    for event in history:
+        _look(event, names, want)
+    values = await client.data_converter.decode(payloads)
+    begun = history[0].workflow_execution_started_event_attributes
+    start, state, result = "", None, None
+    pieces: list[Piece] = []
+    results: dict[str, str] = {}
+    for (what, about), value in zip(places, values, strict=True):
+        if what == "start":
+            start = value
+        elif what == "state":
+            state = value
+        elif what == "pieces":
+            pieces += value
+        elif what == "result":
+            results[about] = value.get("text", "")
+        else:
+            result = value
+    return _Execution(
+        Start.read(start), State() if state is None else State.unpack(state), pieces, results, result,
+        begun.continued_execution_run_id,
+    )  # fmt: skip
+
+
+def _look(event: HistoryEvent, names: dict[int, str], want: Any) -> None:
+    """Find the payloads of an event that say something of the journal."""
+    kind = event.WhichOneof("attributes")
+    if kind == "workflow_execution_started_event_attributes":
+        given = event.workflow_execution_started_event_attributes.input.payloads
+        want("start", None, given[0])
+        if len(given) > 1 and given[1].data:
+            want("state", None, given[1])
+    elif kind == "activity_task_scheduled_event_attributes":
+        asked = event.activity_task_scheduled_event_attributes
+        names[event.event_id] = asked.activity_id
+        given = asked.input.payloads
+        if asked.activity_type.name == KEEP:
+            want("pieces", None, given[0])
+        elif len(given) > 1:
+            want("pieces", None, given[1])
+    elif kind == "activity_task_completed_event_attributes":
+        done = event.activity_task_completed_event_attributes
+        name = names.get(done.scheduled_event_id)
+        if name is not None and done.result.payloads and done.result.payloads[0].data not in (b"", b"null"):
+            want("result", name, done.result.payloads[0])
+    elif kind == "workflow_properties_modified_event_attributes":
+        fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
+        if "HoldfastJournal" in fields:
+            want("pieces", None, fields["HoldfastJournal"])
+    elif kind == "workflow_execution_completed_event_attributes":
+        payloads = event.workflow_execution_completed_event_attributes.result.payloads
+        if payloads:
+            want("end", None, payloads[0])
+
+

@@ -1,0 +1,620 @@
+"""A cluster as a client sees it: a `Store` whose writes are signals, updates and starts of workflows.
+
+What is read lies in a mirror: a SQLite file that is gone with the client. Before a run is read its workflow is described, and its
+history put into the mirror if it has changed since (`_refresh`); lists ask the cluster's index first. So every reader of Holdfast's
+works on Temporal as it is. Whatever would write the mirror itself is refused: it would be lost.
+
+Lists come from the cluster's index, which is a moment behind; a run that is named is read from its history, which is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import tempfile
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Any, Final, NoReturn, TypeVar
+
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from holdfast.backends.temporal import history
+from holdfast.backends.temporal.address import AGENT, ARRIVE, DECIDE, RUN, Address
+from holdfast.backends.temporal.ground import first_attributes, first_memo
+from holdfast.backends.temporal.history import Found
+from holdfast.backends.temporal.records import Start, State, moving
+from holdfast.backends.temporal.worker import TemporalWorker
+from holdfast.errors import (
+    HoldfastError,
+    RunActive,
+    RunFinished,
+    StoreUnavailable,
+    Unconfirmed,
+    UnknownApproval,
+    UnknownRun,
+    Unsupported,
+)
+from holdfast.runtime import AgentSpec
+from holdfast.store.approvals import count, delegated
+from holdfast.store.blobs import insert_blobs, spilled
+from holdfast.store.budgets import Spending, spend
+from holdfast.store.changes import News
+from holdfast.store.contract import looks_again, write_limit
+from holdfast.store.control import Resume
+from holdfast.store.runs import NewRun
+from holdfast.store.sqlite.store import SQLiteStore
+from holdfast.store.work import Asking, Count, Transaction, to_json
+from holdfast.words import people
+from holdfast.words.clock import Clock
+from holdfast.words.model import FINISHED, ApprovalRow, Published, RunRow
+from holdfast.words.people import Ballot
+from holdfast.worker.settings import Settings
+
+T = TypeVar("T")
+_LOOKED_AT: Final = 2_000  # runs of a list, at most
+_SHORT: Final = 1_000  # events of a history that are read when only the row is asked for
+_SOONEST_S, _LATEST_S = 0.05, 1.0  # between two looks for news, while somebody waits
+_ALIVE_S: Final = 75.0  # since a poller was heard of: each poll takes a minute
+_AGENTS_S: Final = 2.0
+_OWN: Final = ("lease_owner", "company", "life", "life_at", "worked_ms", "interruptions")
+_REFUSED: Final = (
+    "feed", "feed_lines", "feed_reach", "fleet_workers", "lost_workers", "backup", "restore", "delete", "delete_finished",
+    "fork", "retain", "belongings",
+)  # fmt: skip
+
+
+class TemporalStore(SQLiteStore):
+    """A namespace of a cluster, as a `Store`."""
+
+    def __init__(self, address: Address, *, clock: Clock | None = None, name: str = "") -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="holdfast-temporal-")
+        super().__init__(f"{self._folder.name}/mirror.db", durability="none", clock=clock, name=name)
+        self._mirror, self.path = self.path, None  # type: ignore[assignment]  # nobody may take it for the file of a store
+        self.url, self.address, self.inputs = address.url, address, address.inputs
+        self._client: Client | None = None
+        self._seen: dict[str, tuple[str, int, str, bool]] = {}
+        self._turn = asyncio.Lock()
+        self._news: asyncio.Task[None] | None = None
+        self._pause_s = _SOONEST_S
+        self._served_here: TemporalWorker | None = None
+        self._published: tuple[float, Published] | None = None
+
+    @classmethod
+    def from_url(cls, url: str, *, clock: Clock | None = None, faults: Any = None, name: str = "") -> TemporalStore:
+        """Make a store for `temporal://HOST:PORT/NAMESPACE`."""
+        return cls(Address.of(url), clock=clock, name=name)
+
+    # Life of the store
+
+    async def open(self) -> None:
+        self._client = await self.address.connect()
+        self.path = self._mirror
+        await super().open()
+        self.path = None  # type: ignore[assignment]
+        self._news = asyncio.create_task(self._tell_news())
+
+    async def close(self) -> None:
+        if self._news is not None:
+            self._news.cancel()
+            await asyncio.gather(self._news, return_exceptions=True)
+        await super().close()
+        self._folder.cleanup()
+
+    def worker(
+        self, specs: Iterable[AgentSpec], settings: Settings, triggers: Iterable[Any], *_: Any, **__: Any
+    ) -> TemporalWorker:
+        """Make what carries runs of these agents in this process."""
+        self._served_here = TemporalWorker(self.client, self.address, self.worker_id, specs, settings, triggers)
+        return self._served_here
+
+    @property
+    def client(self) -> Client:
+        assert self._client is not None
+        return self._client
+
+    async def _tell_news(self) -> None:
+        """Let whoever waits for a run look again: often after something has changed, then ever more rarely."""
+        while True:
+            await asyncio.sleep(self._pause_s)
+            self._pause_s = min(self._pause_s * 1.3, _LATEST_S)
+            self._tell({"": News.DUE})
+
+    async def held(self) -> bool:
+        return False
+
+    async def recover(self) -> int:
+        return 0
+
+    async def facts(self) -> dict[str, Any]:
+        return {"store": "temporal", "url": self.url, "worker": self.worker_id}
+
+    def _submit(self, do: Any, **_: Any) -> NoReturn:  # type: ignore[override]
+        raise Unsupported(
+            f"{getattr(type(do), '__name__', 'this')}: that needs a database of Holdfast's own (sqlite: or postgresql://), and {self.url!r} is a "
+            "Temporal cluster"
+        )
+
+    async def _mirrored(self, do: Callable[[Transaction], Asking[T]]) -> T:
+        return await SQLiteStore._submit(self, do)
+
+    async def _asked(self, call: Awaitable[T], run: str = "") -> T:
+        """Ask the cluster something, within the deadline of the caller."""
+        try:
+            async with asyncio.timeout(write_limit.get() or self.read_limit_s()):
+                return await call
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                raise UnknownRun(f"there is no run {run!r} in {self.url}") from None
+            raise StoreUnavailable(f"the cluster at {self.url!r} did not answer: {error}") from error
+        except TimeoutError:
+            raise StoreUnavailable(f"the cluster at {self.url!r} did not answer in time") from None
+
+    # The mirror
+
+    async def _described(self, run: str) -> WorkflowExecutionDescription | None:
+        try:
+            return await self._asked(self.client.get_workflow_handle(run).describe(), run)
+        except UnknownRun:
+            return None
+
+    async def _refresh(self, run: str, *, whole: bool = True) -> Found | None:
+        """Bring a run in the mirror up to date; `whole`: with its journal."""
+        if not run:
+            return None
+        async with self._turn:
+            described = await self._described(run)
+            if described is None:
+                return None
+            status = "" if described.status is None else described.status.name
+            mark = (described.run_id or "", described.history_length, status)
+            known = self._seen.get(run)
+            if known is not None and known[:3] == mark and (known[3] or not whole):
+                return None
+            self._pause_s = _SOONEST_S
+            over = status not in ("RUNNING", "")
+            short = described.history_length <= _SHORT and not looks_again.get()
+            whole = whole or over or short
+            found = await (self._asked(history.read(self.client, described), run) if whole else history.told(described))
+            if found is not None:
+                await self._mirrored(_Put([found]))
+                self._seen[run] = (*mark, whole)
+            return found
+
+    async def _refresh_family(self, run: str) -> None:
+        """Bring a run, and all below it, up to date."""
+        waiting, seen = [run], set[str]()
+        while waiting:
+            each = waiting.pop()
+            if each in seen:
+                continue
+            seen.add(each)
+            await self._refresh(each)
+            events = await SQLiteStore.journal(self, each)
+            waiting += [event.data["child"] for event in events if event.kind in ("child.started", "child.spawned")]
+
+    async def _list(self, query: str, limit: int = _LOOKED_AT) -> list[str]:
+        """Bring the runs of a list into the mirror, as their memos tell of them."""
+        wanted = f"WorkflowType = '{RUN}' AND ExecutionStatus != 'ContinuedAsNew' AND TaskQueue STARTS_WITH '{self.address.queue}:'"
+        found: dict[str, Found] = {}
+
+        async def look() -> None:
+            async for execution in self.client.list_workflows(f"{wanted}{query}", page_size=500, limit=limit):
+                told = None if execution.id in found else await history.told(execution)
+                if told is not None:
+                    found[execution.id] = told
+
+        await self._asked(look())
+        async with self._turn:
+            for run in found:
+                self._seen.pop(run, None)
+            if found:
+                await self._mirrored(_Put(list(found.values())))
+        return list(found)
+
+    # Reading
+
+    async def run(self, run: str) -> RunRow | None:
+        await self._refresh(run, whole=False)
+        return await super().run(run)
+
+    async def runs(self, **which: Any) -> list[RunRow]:
+        await self._list(_query(which))
+        return await super().runs(**which)
+
+    async def count_runs(self, **which: Any) -> dict[str, dict[str, int]]:
+        await self._list(_query(which))
+        return await super().count_runs(**which)
+
+    async def run_counts(self, **which: Any) -> Any:
+        await self._list(_query(which))
+        return await super().run_counts(**which)
+
+    async def recent_runs(self, limit: int, only: Mapping[str, str] | None = None) -> list[tuple[str, str, str, str]]:
+        await self._list("")
+        return await super().recent_runs(limit, only)
+
+    async def runs_beginning(
+        self, text: str, limit: int, only: Mapping[str, str] | None = None
+    ) -> list[tuple[str, str, str]]:
+        await self._list(f" AND WorkflowId STARTS_WITH {_quoted(text)}")
+        return await super().runs_beginning(text, limit, only)
+
+    async def census(self, late_ms: int) -> list[Any]:
+        await self._list(" AND ExecutionStatus = 'Running'")
+        return await super().census(late_ms)
+
+    async def stuck(self, late_ms: int, limit: int = 100) -> list[RunRow]:
+        await self._list(" AND ExecutionStatus = 'Running'")
+        return await super().stuck(late_ms, limit)
+
+    async def approval(self, approval: str) -> ApprovalRow:
+        await self._find_question(approval)
+        return await super().approval(approval)
+
+    async def approvals(
+        self, *, run: str | None = None, approval: str | None = None, statuses: Iterable[str] = ("open",), limit: int = 100,
+        after: str | None = None, only: Mapping[str, str] | None = None,
+    ) -> list[ApprovalRow]:  # fmt: skip
+        wanted = list(statuses)
+        if approval is not None:
+            await self._find_question(approval)
+        elif run is not None:
+            await self._refresh_family(run)
+        else:
+            await self._list(" AND HoldfastQuestions IS NOT NULL AND ExecutionStatus = 'Running'")
+        return await super().approvals(run=run, approval=approval, statuses=wanted, limit=limit, after=after, only=only)
+
+    async def _find_question(self, approval: str) -> None:
+        """Bring the run that asks this into the mirror."""
+        with contextlib.suppress(UnknownApproval):
+            await self._refresh((await SQLiteStore.approval(self, approval)).run_id)
+            return
+        for run in await self._list(f" AND HoldfastQuestions = {_quoted(approval)}"):
+            await self._refresh(run)
+
+    async def agents(self) -> Published:
+        """Read what workers have published, and which of it is polled for."""
+        loop = asyncio.get_running_loop()
+        if self._published is not None and self._published[0] > loop.time() - _AGENTS_S:
+            return self._published[1]
+        found: dict[str, tuple[str | None, str, set[str], bool]] = {}
+        query = f"WorkflowType = '{AGENT}' AND ExecutionStatus = 'Running' AND TaskQueue STARTS_WITH '{self.address.queue}:'"
+
+        async def look() -> None:
+            async for execution in self.client.list_workflows(query):
+                said = (await execution.memo()).get("Holdfast", {})
+                name, version = said["agent"], said["version"]
+                known = found.setdefault(name, (version, said["schema"], set(), False))
+                if said["newest"] and not known[3]:
+                    found[name] = (version, said["schema"], known[2], True)
+                if await self._is_polled(self.address.task_queue(name, version, "default")):
+                    found[name][2].update({"", version or ""})
+
+        await self._asked(look())
+        here = [] if self._served_here is None else self._served_here.serves
+        for name in here:
+            agent, _, version = name.partition(" ")
+            if agent in found:
+                found[agent][2].update({"", version})
+        published = {
+            name: (version, schema, frozenset(served)) for name, (version, schema, served, _) in found.items()
+        }
+        self._published = loop.time(), published
+        return published
+
+    async def _is_polled(self, queue: str) -> bool:
+        asked = DescribeTaskQueueRequest(
+            namespace=self.address.namespace, task_queue=TaskQueue(name=queue),
+            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+        )  # fmt: skip
+        found = await self.client.workflow_service.describe_task_queue(asked)
+        now_s = self.clock.now() / 1000
+        return any(poller.last_access_time.ToSeconds() > now_s - _ALIVE_S for poller in found.pollers)
+
+    async def queues_taken(self) -> frozenset[str] | None:
+        return None
+
+    async def audit(self, run: str | None, limit: int, **which: Any) -> list[Any]:
+        """There is none. Whoever looks for what it says of one question or run, and can do without, is told nothing."""
+        if "only" in which:
+            raise Unsupported(f"{self.url!r} is a Temporal cluster, which keeps no audit; the histories of runs name who decided")
+        return []
+
+    # Writing
+
+    async def create(
+        self, run: NewRun, blobs: Mapping[str, bytes] | None = None, *, by: str = "", via: str = ""
+    ) -> tuple[RunRow, bool]:
+        lane = run.lane
+        if lane.limit_key or lane.rate_key or lane.singleton_key or run.budget:
+            raise Unsupported(
+                f"agent {run.agent!r} has a limit, a rate, a singleton or a budget, which span runs and need a database of "
+                f"Holdfast's own (sqlite: or postgresql://), and {self.url!r} is a Temporal cluster"
+            )
+        run.input = _whole(run.input, blobs)
+        start = Start.of(run, [], people.starters(by or people.SOMEONE.name, via), self.clock.now())
+        try:
+            await self._asked(self._started(start, None, delay_ms=run.delay_ms))
+        except WorkflowAlreadyStartedError:
+            await self._refresh(run.id)
+            row = await super().run(run.id)
+            if row is None:
+                raise UnknownRun(f"{run.id!r} is a workflow in {self.url} that is no run of Holdfast's") from None
+            return row, row.uid == run.uid
+        start.row.status = "ready"
+        return start.row, True
+
+    async def _started(
+        self, start: Start, state: bytes | None, *, delay_ms: int = 0, again: bool = False
+    ) -> None:
+        row, reuse = start.row, WorkflowIDReusePolicy
+        await self.client.start_workflow(
+            RUN, args=[start.text(), state], id=row.id, task_queue=self.address.task_queue(row.agent, row.version, row.queue),
+            id_reuse_policy=reuse.ALLOW_DUPLICATE if again else reuse.REJECT_DUPLICATE,
+            id_conflict_policy=WorkflowIDConflictPolicy.FAIL, memo=first_memo(row), search_attributes=first_attributes(row),
+            start_delay=timedelta(milliseconds=delay_ms) if delay_ms else None,
+        )  # fmt: skip
+
+    async def send(
+        self, run: str, signal_id: str, kind: str, topic: str, value: str | None, data: dict[str, Any],
+        blobs: Mapping[str, bytes] | None = None, *, by: str = "", via: str = "",
+    ) -> int:  # fmt: skip
+        """Send a signal. Its place in the inbox is known to the run alone."""
+        said = {"id": signal_id, "kind": kind, "topic": topic, "value": value and _whole(value, blobs), "data": data}
+        await self._signal(run, said)
+        return 0
+
+    async def _signal(self, run: str, said: Mapping[str, Any]) -> None:
+        try:
+            await self._asked(self.client.get_workflow_handle(run).signal(ARRIVE, said), run)
+        except UnknownRun:
+            row = await self.run(run)
+            if row is None:
+                raise
+            raise RunFinished(f"run {run!r} is {row.status}") from None
+        self._pause_s = _SOONEST_S
+
+    async def pause(
+        self, run: str, *, by: str, via: str = "run", reason: str = "", request: str, family: bool = True, now: bool = False,
+        yields: bool = False,
+    ) -> str:  # fmt: skip
+        row = await self._going(run, "paused")
+        data = {"by": by, "reason": reason, "request": request, "depth": 0, "family": family, "now": now}
+        await self._signal(run, {"id": request, "kind": "run.pausing", "data": data})
+        return "paused" if row.status == "paused" else "running"
+
+    async def cancel(
+        self, run: str, *, by: str, via: str = "run", reason: str = "", grace_ms: int, request: str, insist: bool = True
+    ) -> str:
+        row = await self.run(run)
+        if row is not None and row.status == "cancelled":
+            return "cancelled"
+        row = await self._going(run, "cancelled")
+        data = {"by": by, "reason": reason, "until": self.clock.now() + grace_ms}
+        await self._signal(run, {"id": request, "kind": "run.cancelling", "data": data})
+        with contextlib.suppress(UnknownRun):  # so that the cluster shows it as cancelled too
+            await self._asked(self.client.get_workflow_handle(run).cancel(), run)
+        return row.status
+
+    async def _going(self, run: str, what: str) -> RunRow:
+        row = await self.run(run)
+        if row is None:
+            raise UnknownRun(f"there is no run {run!r} in {self.url}")
+        if row.status in FINISHED:
+            raise RunFinished(f"run {run!r} is {row.status} and cannot be {what}")
+        return row
+
+    async def resume(
+        self, run: str, *, by: str, via: str = "run", retry: bool = False, budget: str | None = None, family: bool = True,
+        at: int | str | None = None, effects: str | None = None,
+    ) -> None:  # fmt: skip
+        if budget is not None or at is not None:
+            raise Unsupported("a retry with a budget or from another place needs a database of Holdfast's own")
+        row = await self.run(run)
+        if row is None:
+            raise UnknownRun(f"there is no run {run!r} in {self.url}")
+        if row.status == "failed" and retry:
+            await self._retry(run, by, via)
+            return
+        if row.status in FINISHED:
+            advice = "; retry it instead" if row.status == "failed" else ""
+            raise RunFinished(f"run {run!r} is {row.status} and cannot be resumed{advice}")
+        if row.status != "paused" and not await self._is_pausing(run):
+            raise RunActive(f"run {run!r} is {row.status} and not paused: there is nothing to resume")
+        data = {"by": by, "requests": [], "direct": True, "family": family}
+        await self._signal(run, {"id": f"resume:{run}:{row.next_seq}:{self.clock.now()}", "kind": "run.resumed", "data": data})
+        await self._until_resumed(run)
+
+    async def _until_resumed(self, run: str) -> None:
+        """Wait until a worker has let the run go on: what a client reads next must not be that it is paused."""
+        limit_s = write_limit.get() or 30.0
+        try:
+            async with asyncio.timeout(limit_s):
+                while (row := await self.run(run)) is not None and row.status == "paused":
+                    await asyncio.sleep(_SOONEST_S)
+        except TimeoutError:
+            raise Unconfirmed(f"run {run!r} was told to go on, and no worker has taken that up within {limit_s:g} s") from None
+
+    async def _is_pausing(self, run: str) -> bool:
+        await self._refresh(run)
+        kinds = [event.kind for event in await SQLiteStore.journal(self, run)]
+        return "run.pausing" in kinds and "run.paused" not in kinds[kinds.index("run.pausing") :]
+
+    async def _retry(self, run: str, by: str, via: str) -> None:
+        """Start a failed run anew, from its journal without what a retry takes out of that; then those below that failed with it.
+
+        The rules of the cut are those of a database: they are applied to the mirror.
+        """
+        await self._refresh_family(run)
+        await self._mirrored(Resume(run, by, via, True, None, True, whole=True))
+        rows = [await SQLiteStore.run(self, run), *await SQLiteStore.runs(self, root=run, limit=_LOOKED_AT, statuses=["ready"])]
+        for row in {row.id: row for row in rows if row is not None and row.status == "ready"}.values():
+            found = await self._asked(history.read(self.client, await self._must_describe(row.id)), row.id)
+            assert found is not None
+            assert found.start is not None
+            start = found.start
+            events = await SQLiteStore.journal(self, row.id)
+            children = {event.data["child"]: None for event in events if event.kind in ("child.started", "child.spawned")}
+            state = State(events, moving(row), dict(found.questions), dict(children))
+            state.row |= {"lease_epoch": row.lease_epoch, "status": "ready"}
+            for child in children:
+                state.children[child] = await self._how_it_ended(child)
+            try:
+                await self._asked(self._started(start, state.pack(), again=True))
+            except WorkflowAlreadyStartedError:
+                raise RunActive(f"run {row.id!r} was retried by somebody else meanwhile") from None
+            self._seen.pop(row.id, None)
+
+    async def _must_describe(self, run: str) -> WorkflowExecutionDescription:
+        described = await self._described(run)
+        if described is None:
+            raise UnknownRun(f"there is no run {run!r} in {self.url}")
+        return described
+
+    async def _how_it_ended(self, run: str) -> dict[str, Any] | None:
+        row = await SQLiteStore.run(self, run)
+        if row is None or row.status not in FINISHED:
+            return None
+        error = None if row.error is None else json.loads(row.error)
+        return {"child": run, "status": row.status, "error": error, "value": row.result}
+
+    async def decide(
+        self, approval: str, ballot: Ballot, blobs: Mapping[str, bytes] | None = None, known: ApprovalRow | None = None
+    ) -> ApprovalRow:
+        return await self._say(approval, ballot, blobs)
+
+    async def delegate(self, approval: str, to: str, ballot: Ballot) -> ApprovalRow:
+        return await self._say(approval, ballot, None, to)
+
+    async def _say(
+        self, approval: str, ballot: Ballot, blobs: Mapping[str, bytes] | None, to: str | None = None
+    ) -> ApprovalRow:
+        """Say something to a question. The run counts it; what it refuses is told in the words of the rule, which is here too."""
+        row = await self.approval(approval)
+        said = {**asdict(ballot), "value": ballot.value and _whole(ballot.value, blobs)}
+        handle = self.client.get_workflow_handle(row.run_id)
+        asked = {"question": approval, "ballot": said, "to": to}
+        try:
+            answer = await self._asked(
+                handle.execute_update(
+                    DECIDE, asked, id=ballot.id, result_type=dict, rpc_timeout=timedelta(seconds=write_limit.get() or 30.0)
+                ),
+                row.run_id,
+            )
+        except UnknownRun:
+            answer = {"error": "RunFinished", "message": f"question {approval!r} is closed: its run has ended"}
+        except (WorkflowUpdateRPCTimeoutOrCancelledError, StoreUnavailable) as error:
+            raise Unconfirmed(f"no worker answered for run {row.run_id!r}: {error}") from error
+        self._pause_s = _SOONEST_S
+        if "error" in answer:
+            now = await self.approval(approval)
+            if any(each["id"] == ballot.id for each in (*json.loads(now.votes), *json.loads(now.delegations))):
+                return now
+            (count(self.clock.now(), now, ballot) if to is None else delegated(self.clock.now(), now, to, ballot))
+            raise _error(answer)
+        return ApprovalRow(**answer)
+
+
+def _error(answer: Mapping[str, str]) -> HoldfastError:
+    from holdfast import errors  # noqa: PLC0415 - by its name
+
+    kind = getattr(errors, answer["error"], RunFinished)
+    return kind(answer["message"])  # type: ignore[no-any-return]
+
+
+class _Put:
+    """Put runs into the mirror, in the place of what it has of them."""
+
+    def __init__(self, found: Sequence[Found]) -> None:
+        self._found = found
+
+    def __call__(self, tx: Transaction) -> Asking[None]:
+        for found in self._found:
+            row, spendings = found.row, []
+            for query in ("delete_run", "delete_events", "delete_signals"):
+                yield from tx.rows(query, run=row.id)
+            values = {name: value for name, value in asdict(row).items() if name not in _OWN}
+            values["epoch"] = values.pop("lease_epoch")
+            for name in ("input", "result"):
+                if values[name] is not None:
+                    values[name], blobs = spilled(values[name])
+                    yield from insert_blobs(tx, blobs)
+            yield from tx.rows("import_run", **values)
+            lines = []
+            for event in found.events:
+                text, blobs = (None, dict[str, bytes]()) if event.value is None else spilled(event.value)
+                yield from insert_blobs(tx, blobs)
+                digest = next(iter(blobs), None)
+                data = to_json(event.data) if event.data else None
+                lines.append([row.id, event.seq, event.kind, event.key, data, None if digest else text, digest, event.epoch, event.at])
+                if "spent" in event.data:
+                    spendings.append(Spending.of(event))
+            if lines:
+                yield Count("record", lines)
+            for question in found.questions.values():
+                asked = asdict(question)
+                asked["run"], asked["root"], asked["by"] = asked.pop("run_id"), asked.pop("root_id"), asked.pop("decided_by")
+                yield from tx.rows("import_approval", **asked)
+            if spendings:
+                yield from spend(tx, spendings)
+            tx.changed(row.id, News.GREW)
+
+
+def _whole(text: str, blobs: Mapping[str, bytes] | None) -> str:
+    return blobs[text[10:74]].decode() if blobs and text.startswith('{"$blob":') else text
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _query(which: Mapping[str, Any]) -> str:
+    """What of a filter the cluster's index can answer; the mirror does the rest."""
+    wanted = ""
+    for name, key in (("statuses", "HoldfastStatus"), ("agents", "HoldfastAgent")):
+        if which.get(name) is not None and name != "statuses":
+            wanted += f" AND {key} IN ({', '.join(map(_quoted, which[name]))})"
+    statuses = which.get("statuses")
+    if statuses is not None and not FINISHED & set(statuses):
+        wanted += " AND ExecutionStatus = 'Running'"
+    for name, key in (("agent", "HoldfastAgent"), ("parent", "HoldfastParent"), ("root", "HoldfastRoot")):
+        if which.get(name) is not None:
+            wanted += f" AND {key} = {_quoted(which[name])}"
+    for name, value in (which.get("labels") or {}).items():
+        wanted += f" AND HoldfastLabels = {_quoted(f'{name}={value}')}"
+    return wanted
+
+
+def _of_run(name: str) -> Any:
+    plain = getattr(SQLiteStore, name)
+
+    async def method(self: TemporalStore, run: str, *args: Any, **named: Any) -> Any:
+        await self._refresh(run)
+        return await plain(self, run, *args, **named)
+
+    return method
+
+
+def _refused(name: str) -> Any:
+    async def method(self: TemporalStore, *_: Any, **__: Any) -> NoReturn:
+        raise Unsupported(f"{name}: {self.url!r} is a Temporal cluster; that needs a database of Holdfast's own (sqlite: or postgresql://)")
+
+    return method
+
+
+for _name in (
+    "journal", "outline", "lines", "lines_at", "outline_of", "begun_before", "worker_at", "events_at", "inputs_between",
+    "last_of_kind", "last_request", "spent_by", "keys_like", "last_messages", "count_messages", "conversations_held", "voted",
+):  # fmt: skip
+    setattr(TemporalStore, _name, _of_run(_name))
+for _name in _REFUSED:
+    if hasattr(SQLiteStore, _name):
+        setattr(TemporalStore, _name, _refused(_name))
