@@ -1,0 +1,41 @@
+"""Replay every history of a cluster in this process, under whatever hash seed it has: python -m tests.grounds.replay URL"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from temporalio.worker import Replayer
+from tests.grounds import canonical
+
+from holdfast.backends.temporal.address import RUN, Address
+from holdfast.backends.temporal.worker import House
+from holdfast.backends.temporal.workflow import Runner, RunWorkflow
+from holdfast.worker.agents import Served, specs_of
+from holdfast.worker.settings import Settings
+
+
+async def replay(url: str) -> tuple[int, list[str]]:
+    """Count the histories that were replayed, and tell which of them diverged."""
+    address = Address.of(url)
+    client = await address.connect()
+    house = House(address, Served(specs_of([canonical])), Settings(), "replay")
+    replayer = Replayer(
+        workflows=[RunWorkflow], workflow_runner=Runner(house), data_converter=address.converter(), namespace=address.namespace
+    )
+    wrong, count = [], 0
+    async for execution in client.list_workflows(f"WorkflowType = '{RUN}'"):
+        history = await client.get_workflow_handle(execution.id, run_id=execution.run_id).fetch_history()
+        result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
+        count += 1
+        if result.replay_failure is not None:
+            wrong.append(f"{execution.id}: {result.replay_failure}")
+    return count, wrong
+
+
+if __name__ == "__main__":
+    found, diverged = asyncio.run(replay(sys.argv[1]))
+    print(found, len(diverged))
+    for each in diverged:
+        print(each[:1000])
+    sys.exit(bool(diverged))

@@ -1,0 +1,152 @@
+"""Workers are killed at random moments, and the server once: every run is right, and no recorded step runs again."""
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client
+from tests.grounds import canonical
+from tests.temporal import own_cluster  # noqa: F401 - a fixture
+
+import holdfast
+
+APP = canonical.__name__  # as a module: a declared exception is known by the name of its module
+ROOT = str(Path(__file__).parents[2])
+
+
+class Fleet:
+    """One worker at a time, in a process of its own."""
+
+    def __init__(self, url, folder, *options):
+        self._url, self._options, self._process = url, options, None
+        self._env = {**os.environ, "LEDGER": str(folder / "ledger"), "PYTHONPATH": ROOT}
+        self._log = folder / "worker.log"
+
+    def start(self):
+        command = [sys.executable, "-m", "holdfast", "worker", APP, "--db", self._url, "--lease", "2", *self._options]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(command, env=self._env, stdout=log, stderr=log)
+
+    def kill(self):
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+
+async def people(url, runs, over):
+    """Decide whatever is asked, whatever is away meanwhile."""
+    left = set(runs)
+    async with holdfast.open(url) as hf:
+        while left and not over.is_set():
+            for run in sorted(left):
+                with contextlib.suppress(holdfast.HoldfastError, TimeoutError):
+                    with hf.deadline("4s"):
+                        for question in await hf.approvals(run=run):
+                            with contextlib.suppress(holdfast.AlreadyDecided):
+                                await hf.approve(question, by="ann", data={"text": "edited", "n": 2})
+                            left.discard(run)
+                        if (await hf.get(run).info()).status == "completed":
+                            left.discard(run)
+            await asyncio.sleep(0.3)
+
+
+async def result(hf, run, over):
+    while True:
+        try:
+            return await hf.get(run).result(timeout="150s")
+        except holdfast.StoreUnavailable:
+            await asyncio.sleep(0.5)
+
+
+async def ran_again(server, ledger):
+    """Bodies that began after their step was recorded, and calls that had two idempotency keys."""
+    client = await Client.connect(server)
+    begun, marks, again = {}, {}, []
+    for line in ledger.read_text().splitlines():
+        at, what, run, key, mark = line.split("\t")
+        if what == "begin":
+            begun.setdefault((run, key), []).append(float(at))
+            marks.setdefault((run, key), set()).add(mark)
+    recorded = 0
+    async for execution in client.list_workflows("WorkflowType = 'holdfast.run'"):
+        names = {}
+        handle = client.get_workflow_handle(execution.id, run_id=execution.run_id)
+        async for event in handle.fetch_history_events():
+            if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+                names[event.event_id] = event.activity_task_scheduled_event_attributes.activity_id.split(" ")[0]
+            elif event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
+                recorded += 1
+                key = names[event.activity_task_completed_event_attributes.scheduled_event_id]
+                at = event.event_time.ToNanoseconds() / 1e9
+                again += [(execution.id, key) for each in begun.get((execution.id, key), ()) if each > at + 0.002]
+    return recorded, again, [call for call, found in marks.items() if len(found) > 1]
+
+
+async def campaign(server, folder, seed, *, runs, kills, options=(), events=8000):
+    """Play it; returns how many steps were recorded."""
+    dice = random.Random(seed)
+    url = server.url(events=events)
+    fleet, over = Fleet(url, folder, *options), asyncio.Event()
+    names = [f"c{n}" for n in range(runs)]
+    async with holdfast.open(url) as hf:
+        fleet.start()
+        while "canonical" not in [agent.name for agent in await hf.agents()]:
+            await asyncio.sleep(0.2)
+        for name in names:
+            await (await hf.start(canonical.canonical, "otters", id=name)).send("go", "now")
+        helpers = [asyncio.create_task(people(url, names, over))]
+        try:
+            for nth in range(kills):
+                await asyncio.sleep(dice.uniform(0.4, 4.0))
+                fleet.kill()
+                await asyncio.sleep(dice.uniform(0, 0.3))
+                fleet.start()
+                if nth == kills // 2:
+                    await asyncio.sleep(dice.uniform(0.8, 2.5))
+                    server.kill()
+                    await asyncio.sleep(0.5)
+                    await asyncio.to_thread(server.start)
+            found = await asyncio.gather(*(result(hf, name, over) for name in names))
+        finally:
+            over.set()
+            fleet.kill()
+            await asyncio.gather(*helpers)
+    assert found == [canonical.EXPECTED] * runs
+    recorded, again, two = await ran_again(f"127.0.0.1:{server.port}", folder / "ledger")
+    assert (again, two) == ([], [])
+    return recorded
+
+
+def replays(url, seeds):
+    for seed in seeds:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.grounds.replay", url], cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": seed, "LEDGER": os.devnull},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+async def test_a_run_goes_on_when_its_worker_and_the_server_are_killed(own_cluster, tmp_path):  # noqa: F811
+    await campaign(own_cluster, tmp_path, 0, runs=2, kills=2)
+    await asyncio.sleep(1.5)
+    await asyncio.to_thread(replays, own_cluster.url(), ["0", "77"])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("how", ["usual", "cache of one", "short executions"])
+@pytest.mark.parametrize("seed", range(1, 8))
+async def test_runs_go_on_under_many_kills(own_cluster, tmp_path, seed, how):  # noqa: F811
+    options = ("--concurrency", "1") if how == "cache of one" else ()
+    events = 60 if how == "short executions" else 8000
+    await campaign(own_cluster, tmp_path, seed, runs=4, kills=10, options=options, events=events)
+    await asyncio.sleep(1.5)
+    await asyncio.to_thread(replays, own_cluster.url(), ["0", "1", "77"])
