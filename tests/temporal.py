@@ -50,7 +50,7 @@ class Cluster:
                 client = await Client.connect(f"127.0.0.1:{self.port}")
                 await client.count_workflows()
                 return
-            except Exception:  # noqa: BLE001 - whatever it is, it is not there yet
+            except Exception:
                 if time.monotonic() > end or self.process is None or self.process.poll() is not None:
                     raise RuntimeError(f"Temporal does not answer: {(self.folder / 'log').read_text()}") from None
                 await asyncio.sleep(0.05)
@@ -70,14 +70,14 @@ class Cluster:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """A server that all tests of this process share."""
-    with _made() as made:
+    with _Made() as made:
         yield made
 
 
 @pytest.fixture
 def own_cluster() -> Iterator[Cluster]:
     """A server that a test may kill."""
-    with _made() as made:
+    with _Made() as made:
         yield made
 
 
@@ -87,7 +87,7 @@ def temporal_url(cluster: Cluster) -> str:
     return cluster.url(queue=f"t{secrets.token_hex(4)}")
 
 
-class _made:
+class _Made:
     def __enter__(self) -> Cluster:
         self._folder = tempfile.mkdtemp(prefix="holdfast-temporal-")
         self._cluster = Cluster(Path(self._folder))

@@ -1,4 +1,4 @@
-"""Replay every history of a cluster in this process, under whatever hash seed it has: python -m tests.grounds.replay URL"""
+"""Replay every history of a cluster in this process, under whatever hash seed it has: `python -m tests.grounds.replay URL`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ async def replay(url: str) -> tuple[int, list[str]]:
     client = await address.connect()
     house = House(address, Served(specs_of([canonical])), Settings(), "replay")
     replayer = Replayer(
-        workflows=[RunWorkflow], workflow_runner=Runner(house), data_converter=address.converter(), namespace=address.namespace
+        workflows=[RunWorkflow],
+        workflow_runner=Runner(house),
+        data_converter=address.converter(),
+        namespace=address.namespace,
     )
     wrong, count = [], 0
     async for execution in client.list_workflows(f"WorkflowType = '{RUN}'"):
@@ -34,8 +37,5 @@ async def replay(url: str) -> tuple[int, list[str]]:
 
 
 if __name__ == "__main__":
-    found, diverged = asyncio.run(replay(sys.argv[1]))
-    print(found, len(diverged))
-    for each in diverged:
-        print(each[:1000])
-    sys.exit(bool(diverged))
+    _, diverged = asyncio.run(replay(sys.argv[1]))
+    sys.exit("\n".join(each[:1000] for each in diverged) or 0)

@@ -1,7 +1,7 @@
 """Scenes: agents that use what Holdfast has, and the people around them. The same on every ground.
 
-A scene is an agent, its arguments and what happens from outside meanwhile. What it comes to, and which bodies ran how often, must be
-the same wherever it is played; `tests/grounds/test_scenes.py` plays each on SQLite first, and then on the other grounds.
+A scene is an agent, its arguments and what happens from outside meanwhile. What it comes to, and which bodies ran how often, must
+be the same wherever it is played; `tests/grounds/test_scenes.py` plays each on SQLite first, and then on the other grounds.
 """
 
 from __future__ import annotations
@@ -273,7 +273,17 @@ async def approvals(text: str) -> list[Any]:
     second = await holdfast.approve("Really?", show=Draft("two"), needs=2)
     third = await holdfast.approve("In time?", expires="0.2s", default=True)
     fourth = await holdfast.ask("Which?", str)
-    return [bool(first), first.data.n, first.by, sent, bool(second), len(second.votes), bool(third), third.expired, fourth]
+    return [
+        bool(first),
+        first.data.n,
+        first.by,
+        sent,
+        bool(second),
+        len(second.votes),
+        bool(third),
+        third.expired,
+        fourth,
+    ]
 
 
 @holdfast.agent
@@ -447,4 +457,10 @@ async def play(url: str, name: str, **settings: Any) -> dict[str, Any]:
             result = [type(error).__name__, str(error)]
         journal = Counter([f"{event.kind} {event.key or ''}" async for event in run.events(follow=False)])
         info = await run.info()
-        return {"result": result, "bodies": Counter(begun), "journal": journal, "status": info.status, "steps": info.steps}
+        return {
+            "result": result,
+            "bodies": Counter(begun),
+            "journal": journal,
+            "status": info.status,
+            "steps": info.steps,
+        }

@@ -26,7 +26,11 @@ class Fleet:
 
     def __init__(self, url, folder, *options):
         self._url, self._options, self._process = url, options, None
-        self._env = {**os.environ, "LEDGER": str(folder / "ledger"), "PYTHONPATH": ROOT}
+        self._env = {
+            **os.environ,
+            "LEDGER": str(folder / "ledger"),
+            "PYTHONPATH": os.pathsep.join([ROOT, os.environ.get("PYTHONPATH", "")]),
+        }
         self._log = folder / "worker.log"
 
     def start(self):
@@ -47,14 +51,13 @@ async def people(url, runs, over):
     async with holdfast.open(url) as hf:
         while left and not over.is_set():
             for run in sorted(left):
-                with contextlib.suppress(holdfast.HoldfastError, TimeoutError):
-                    with hf.deadline("4s"):
-                        for question in await hf.approvals(run=run):
-                            with contextlib.suppress(holdfast.AlreadyDecided):
-                                await hf.approve(question, by="ann", data={"text": "edited", "n": 2})
-                            left.discard(run)
-                        if (await hf.get(run).info()).status == "completed":
-                            left.discard(run)
+                with contextlib.suppress(holdfast.HoldfastError, TimeoutError), hf.deadline("4s"):
+                    for question in await hf.approvals(run=run):
+                        with contextlib.suppress(holdfast.AlreadyDecided):
+                            await hf.approve(question, by="ann", data={"text": "edited", "n": 2})
+                        left.discard(run)
+                    if (await hf.get(run).info()).status == "completed":
+                        left.discard(run)
             await asyncio.sleep(0.3)
 
 
@@ -127,10 +130,9 @@ async def campaign(server, folder, seed, *, runs, kills, options=(), events=8000
 
 def replays(url, seeds):
     for seed in seeds:
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.grounds.replay", url], cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": seed, "LEDGER": os.devnull},
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        env = {**os.environ, "PYTHONHASHSEED": seed, "LEDGER": os.devnull}
+        command = [sys.executable, "-m", "tests.grounds.replay", url]
+        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -1,4 +1,4 @@
-"""The same agents on every ground: equal results, equal bodies, equal journals but for the order of what happened at the same time."""
+"""The same agents on every ground: equal results, bodies and journals, but for the order of what happened at the same time."""
 
 import pytest
 from tests.grounds.scenes import SCENES, play

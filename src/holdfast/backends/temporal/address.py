@@ -77,9 +77,13 @@ class Address:
             raise BadArguments(f"{shown!r}: there is no option {odd[0]!r}; there are {', '.join(_OPTIONS)}")
         queue, events = given.get("queue", "holdfast"), given.get("events", str(LONGEST))
         if not _NAME.fullmatch(queue):
-            raise BadArguments(f"{shown!r}: queue={queue!r} begins names of task queues; use letters, digits, '.', '-', '_'")
+            raise BadArguments(
+                f"{shown!r}: queue={queue!r} begins names of task queues; use letters, digits, '.', '-', '_'"
+            )
         if not events.isascii() or not events.isdigit() or not 50 <= int(events) <= 40_000:
-            raise BadArguments(f"{shown!r}: events={events!r}: give a number of events of one execution from 50 to 40000")
+            raise BadArguments(
+                f"{shown!r}: events={events!r}: give a number of events of one execution from 50 to 40000"
+            )
         if given.get("inputs", "digest") not in ("full", "digest"):
             raise BadArguments(f"{shown!r}: inputs= is 'full' or 'digest'")
         return cls(
@@ -98,7 +102,11 @@ class Address:
         """Reach the cluster, and see that it has the search attributes that lists need."""
         try:
             client = await Client.connect(
-                self.target, namespace=self.namespace, tls=self.tls, api_key=self.api_key, data_converter=self.converter()
+                self.target,
+                namespace=self.namespace,
+                tls=self.tls,
+                api_key=self.api_key,
+                data_converter=self.converter(),
             )
             await self._prepare(client)
         except (RPCError, RuntimeError, OSError) as error:
@@ -130,7 +138,9 @@ class Address:
 def _tls(given: dict[str, str], shown: str) -> TLSConfig | bool:
     if given.keys() & {"ca", "cert", "key"}:
         if ("cert" in given) != ("key" in given):
-            raise BadArguments(f"{shown!r}: cert= and key= belong together: the files of a client's certificate and its key")
+            raise BadArguments(
+                f"{shown!r}: cert= and key= belong together: the files of a client's certificate and its key"
+            )
         ca, cert, key = (_read(given[name], shown) if name in given else None for name in ("ca", "cert", "key"))
         return TLSConfig(server_root_ca_cert=ca, client_cert=cert, client_private_key=key)
     said = given.get("tls", "on" if "api_key_file" in given else "off")

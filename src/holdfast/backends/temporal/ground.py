@@ -55,13 +55,19 @@ if TYPE_CHECKING:
     from holdfast.backends.temporal.worker import House
 
 T = TypeVar("T")
+_LACKS: Final = (
+    "which needs a database of Holdfast's own (sqlite: or postgresql://), and it is on a Temporal cluster. Nothing of that was "
+    "done. Change the agent and resume the run, or cancel it"
+)
 _log = logger("holdfast")
-_SLICE: Final = 4_000  # turns of the loop in one activation while a carried journal is replayed: it may not take two seconds
+_SLICE: Final = (
+    4_000  # turns of the loop in one activation while a carried journal is replayed: it may not take two seconds
+)
 _LARGE: Final = 30_000  # characters of what goes into the memo at once
 _KNOWN: Final = 1_000  # signals whose ids are remembered
 _UNWIND: Final = 200  # turns that tasks get to unwind
 _CANCEL_GRACE_MS: Final = 30_000
-_CUT_AT: Final = 20  # of so many children that are being started at the same time the history may be longer
+_SHOWN: Final = 4_000  # characters of arguments that a memo tells
 
 
 class WorkflowTimer:
@@ -81,7 +87,7 @@ class WorkflowClock:
     """Time as the history tells it."""
 
     def __init__(self, ground: Ground) -> None:
-        self._ground, self._later = ground, ground.loop.call_later  # before `install`
+        self._ground, self.later = ground, ground.loop.call_later  # before `install`
 
     def now(self) -> int:
         return workflow.time_ns() // 1_000_000
@@ -93,7 +99,7 @@ class WorkflowClock:
         outside = self._ground.outside
         if delay_s <= 0:
             return WorkflowTimer(self._ground, self._ground.loop.call_soon(callback, context=outside))
-        return WorkflowTimer(self._ground, self._later(max(delay_s, 0.001), callback, context=outside))
+        return WorkflowTimer(self._ground, self.later(max(delay_s, 0.001), callback, context=outside))
 
     after = call_later
 
@@ -171,7 +177,7 @@ class Ground:
         if left is not None and left.status == "paused":
             row.status, row.reason, row.waits_for, row.due_at = "paused", left.reason, None, None
             state.held = not any(signal.kind == "run.cancelling" for signal in state.signals)
-        self._continue()
+        return self._continue()
 
     async def _until_told(self) -> None:
         """Wait until the run has ended, or something came for one that is paused. A cancel of Temporal's is a request to stop."""
@@ -243,13 +249,15 @@ class Ground:
         row.status, row.error, row.reason, row.waits_for, row.due_at = left.status, left.error, left.reason, None, None
         row.finished_at = row.updated_at = self.clock.now()
         if left.ends_below is not None:
-            await self._end_below(left.ends_below)
+            self._errand(self._end_below(left.ends_below))
         if row.parent_id is not None:
             error = None if left.error is None else json.loads(left.error)
             data = {"child": row.id, "status": left.status, "error": error}
             said = {"id": f"child:{row.id}:{row.uid}:{row.next_seq}", "kind": "child.ended", "topic": row.id,
                     "value": left.result, "data": data}  # fmt: skip
-            await self._tell(row.parent_id, said)
+            self._errand(self._tell(row.parent_id, said))
+        while self._errands:  # whoever cancels the workflow now comes too late
+            await self._until_told()
         self.flush(last=True)
         if left.status == "failed":
             told = json.loads(left.error or "{}")
@@ -290,7 +298,7 @@ class Ground:
         self._turns += 1
         if self._parked is None and self._turns > _SLICE:
             self._turns, self._parked = 0, []
-            self.clock._later(0.001, self._unpark, context=self.outside)
+            self.clock.later(0.001, self._unpark, context=self.outside)
         if self._parked is None:
             return self._soon(callback, *args, context=context)  # type: ignore[no-any-return]
         handle = asyncio.Handle(callback, args, self.loop, context)
@@ -326,7 +334,9 @@ class Ground:
                 self._keep(pieces)
             else:
                 told["HoldfastJournal"] = pieces
-        quiet = {name: value for name, value in memo.items() if name not in ("next_seq", "steps", "updated_at", "inbox_seen")}
+        quiet = {
+            name: value for name, value in memo.items() if name not in ("next_seq", "steps", "updated_at", "inbox_seen")
+        }
         shown = {"row": quiet, "questions": questions}
         if told or shown != self._shown or last:
             self._shown = shown
@@ -335,11 +345,13 @@ class Ground:
         indexed = (self.row.status, self.row.waits_for, tuple(each["id"] for each in questions))
         if indexed != self._indexed:
             self._indexed = indexed
-            workflow.upsert_search_attributes([
-                STATUS_KEY.value_set(self.row.status),
-                WAITS_KEY.value_set(self.row.waits_for or "none"),
-                QUESTIONS_KEY.value_set([*indexed[2]]) if questions else QUESTIONS_KEY.value_unset(),
-            ])
+            workflow.upsert_search_attributes(
+                [
+                    STATUS_KEY.value_set(self.row.status),
+                    WAITS_KEY.value_set(self.row.waits_for or "none"),
+                    QUESTIONS_KEY.value_set([*indexed[2]]) if questions else QUESTIONS_KEY.value_unset(),
+                ]
+            )
 
     def _show(self, *, last: bool) -> None:
         carried, row = self.carried, self.row
@@ -426,7 +438,9 @@ class Ground:
 
     def _say(self, said: Said) -> ApprovalRow:
         self._question(said.row)
-        self.arrive({"id": said.signal_id, "kind": said.kind, "topic": said.row.id, "value": said.value, "data": said.data})
+        self.arrive(
+            {"id": said.signal_id, "kind": said.kind, "topic": said.row.id, "value": said.value, "data": said.data}
+        )
         return said.row
 
     def _question(self, row: ApprovalRow) -> None:
@@ -446,7 +460,7 @@ class Ground:
                 self._go_on()
 
         with Placed(None):
-            self.loop.create_task(do())
+            _ = self.loop.create_task(do())
 
     async def _tell(self, run: str, said: Mapping[str, Any]) -> None:
         """Send a signal to another run; one that has ended need not hear it."""
@@ -474,7 +488,7 @@ class Ground:
         if child.lane.limit_key or child.lane.rate_key or child.budget:
             self._child_failed(child.id, Unsupported(_why(child.agent)))
             return
-        start = Start.of(child, self._start.path, self._start.starters, self.clock.now())
+        start = Start.of(child, self._start.path, self._start.starters, self._start.longest, self.clock.now())
         self._errand(self._begin_child(start))
 
     async def _begin_child(self, start: Start) -> None:
@@ -492,19 +506,33 @@ class Ground:
             handle.add_done_callback(lambda task: task.cancelled() or task.exception(), context=self.outside)
 
     def _child_failed(self, child: str, error: Exception) -> None:
-        told = {"type": type(error).__name__, "message": str(error), "kind": "other", "attempts": 1, "args": None, "traceback": ""}
+        told = {
+            "type": type(error).__name__,
+            "message": str(error),
+            "kind": "other",
+            "attempts": 1,
+            "args": None,
+            "traceback": "",
+        }
         data = {"child": child, "status": "failed", "error": told}
         self.arrive({"id": f"unstarted:{child}", "kind": "child.ended", "topic": child, "data": data})
 
     # The store: the owner's writes
 
     def post(self, append: Append, told: Told, *, alone: bool = False) -> None:
-        now, error = self.clock.now(), None
+        now = self.clock.now()
+        error: BaseException | None = None
         transition, seen = append.transition, None if append.transition is None else append.transition.inbox_seen
         if seen is not None and self.row.inbox_count > seen:
             error = InboxMoved(f"run {self.row.id!r} has {self.row.inbox_count} signals, its owner has seen {seen}")
+        elif append.talks or append.announces or append.pieces:
+            what = "a conversation" if append.talks else "a stream" if append.pieces else "an announcement"
+            transition = Transition("paused", reason=f"run {self.row.id!r}: its agent uses {what}, {_LACKS}")
+            self._left, error = transition, LeaseLost(transition.reason)
         elif append.expected_seq != self.row.next_seq:
-            error = LeaseLost(f"run {self.row.id!r} is at {self.row.next_seq}, and this append at {append.expected_seq}")
+            error = LeaseLost(
+                f"run {self.row.id!r} is at {self.row.next_seq}, and this append at {append.expected_seq}"
+            )
         else:
             self._write(append, now)
         if transition is not None and error is None:
@@ -520,8 +548,6 @@ class Ground:
         return future
 
     def _write(self, append: Append, now: int) -> None:
-        if append.talks or append.announces or append.pieces:
-            raise Unsupported("conversations, announcements and streams need a database of Holdfast's own")
         row, state, blobs = self.row, self.state, append.blobs or {}
         for event in append.events:
             event.at = now
@@ -553,7 +579,7 @@ class Ground:
         if not self._moving and append.transition is None and self._is_long():
             self._moving = True
             with Placed(None):
-                self.loop.create_task(self._move_on())
+                _ = self.loop.create_task(self._move_on())
 
     def _forget(self, checkpoint: Event) -> None:
         """A checkpoint is taken: of what was before only what it names is carried on."""
@@ -565,12 +591,14 @@ class Ground:
             if event.seq >= checkpoint.seq or event.seq in named or any(a <= event.seq <= b for a, b in ranges)
         ]  # fmt: skip
         self.state.children = {
-            child: ended for child, ended in self.state.children.items() if ended is None or len(self.state.children) < _KNOWN
+            child: ended
+            for child, ended in self.state.children.items()
+            if ended is None or len(self.state.children) < _KNOWN
         }
 
     def _is_long(self) -> bool:
         info = workflow.info()
-        return info.get_current_history_length() > self.house.address.longest or info.is_continue_as_new_suggested()
+        return info.get_current_history_length() > self._start.longest or info.is_continue_as_new_suggested()
 
     async def _move_on(self) -> None:
         """The history is long: stop where no body runs, as a worker does that gives a run back."""
@@ -726,6 +754,8 @@ def _why(agent: str) -> str:
 def first_memo(row: RunRow) -> dict[str, Any]:
     """What is told of a run before any worker has it."""
     still = {name: value for name, value in asdict(row).items() if name in LISTED and value is not None}
+    if len(row.input) > _SHOWN:
+        del still["input"]
     return {"Holdfast": {"row": moving(row), "questions": []}, "HoldfastRun": still}
 
 

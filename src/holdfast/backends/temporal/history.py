@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -52,7 +51,7 @@ async def told(execution: WorkflowExecution) -> Found | None:
     said, still = memo.get("Holdfast"), memo.get("HoldfastRun")
     if execution.workflow_type != RUN or said is None or still is None:
         return None
-    row = moved(RunRow(uid="", status="ready", input="{}", **still), said["row"])
+    row = moved(RunRow(**{"input": "", **still}, status="ready"), said["row"])
     _judge(row, execution)
     questions = {each["id"]: ApprovalRow(**each) for each in said["questions"]}
     return Found(row, None, [], {} if row.status in FINISHED else questions)
@@ -61,7 +60,10 @@ async def told(execution: WorkflowExecution) -> Found | None:
 def _judge(row: RunRow, execution: WorkflowExecution) -> None:
     """An execution may have ended without a word of the engine's: an operator ended it, or it ran into a limit."""
     status, ended = execution.status, execution.close_time
-    if status in (None, WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW) or row.status in FINISHED:
+    if (
+        status in (None, WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
+        or row.status in FINISHED
+    ):
         return
     row.finished_at = None if ended is None else int(ended.timestamp() * 1000)
     row.waits_for = row.due_at = None
@@ -69,7 +71,9 @@ def _judge(row: RunRow, execution: WorkflowExecution) -> None:
         row.status, row.reason = "cancelled", f"{status.name.lower()} on Temporal"
         return
     row.status = "failed"
-    row.error = to_json({"type": "TemporalError", "message": f"the workflow {status.name.lower()} on Temporal", "traceback": ""})
+    row.error = to_json(
+        {"type": "TemporalError", "message": f"the workflow {status.name.lower()} on Temporal", "traceback": ""}
+    )
 
 
 async def read(client: Client, described: WorkflowExecutionDescription) -> Found | None:
@@ -185,5 +189,3 @@ def _look(event: HistoryEvent, names: dict[int, str], want: Any) -> None:
         payloads = event.workflow_execution_completed_event_attributes.result.payloads
         if payloads:
             want("end", None, payloads[0])
-
-

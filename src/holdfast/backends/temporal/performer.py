@@ -1,8 +1,8 @@
 """The performer of bodies on Temporal: each is an activity, named by the key of its call and the digest of its input.
 
 A body travels to any worker that serves the agent, if it can: its arguments are stored texts, and it is found there by its name.
-One that cannot (a method's object, a `Local`, a context variable that is set, a function that stands in its place) runs at home, on a
-task queue of the very process that has the run; if that dies, at the next one's.
+One that cannot (a method's object, a `Local`, a context variable that is set, a function that stands in its place) runs at home, on
+a task queue of the very process that has the run; if that dies, at the next one's.
 
 Failures come back as records, made where the body ran, and what its `retry` says of them too: only there is the exception itself.
 A crash of whatever ran a body comes back as one, or, where the step may simply run again, is the server's to repeat.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +29,7 @@ from holdfast.engine.host import Ended, Stored, Work
 from holdfast.engine.loop import _lent
 from holdfast.errors import InDoubt, StepTimeout, Suspended
 from holdfast.runtime import StepSpec, _here
+from holdfast.store.work import settle
 from holdfast.values import failures
 from holdfast.words.model import CRASHES_AT_MOST
 from holdfast.words.spent import Spent
@@ -140,7 +141,8 @@ class Performer:
                 retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=100), backoff_coefficient=1.5,
                                          maximum_attempts=tries), **options,
             )  # fmt: skip
-            return await self._awaited(handle)
+            told: dict[str, Any] = await self._awaited(handle)
+            return told
         finally:
             if not travels:
                 house.bodies.pop(asked.pop("home"), None)
@@ -149,7 +151,7 @@ class Performer:
         """Wait for an activity by way of a future of our own: a waiter that is cancelled must see that, and no `ActivityError`."""
         ground = self._ground
         done: asyncio.Future[None] = ground.loop.create_future()
-        handle.add_done_callback(lambda _: done.done() or done.set_result(None), context=ground.outside)
+        handle.add_done_callback(lambda _: settle(done, None, None), context=ground.outside)
         try:
             await done
         except asyncio.CancelledError:
@@ -183,6 +185,3 @@ def _asked(work: Work, probes: bool) -> dict[str, Any]:
 
 def _spend(told: Mapping[str, Any], work: Work) -> None:
     work.context.spendings.extend((Spent.of(spent), model) for spent, model in told.get("spent", ()))
-
-
-Perform = Callable[[Work], Any]

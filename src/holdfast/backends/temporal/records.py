@@ -21,7 +21,7 @@ _STILL: Final = (
     "id", "uid", "agent", "input", "version", "queue", "parent_id", "parent_key", "root_id", "labels", "created_at", "priority",
     "identity",
 )  # fmt: skip
-LISTED: Final = tuple(name for name in _STILL if name not in ("uid", "input"))  # what a list shows of that
+LISTED: Final = _STILL  # what a list shows of that; arguments if they are short
 # What a memo tells of a run besides what it was started with.
 _MOVING: Final = (
     "status", "due_at", "waits_for", "reason", "error", "next_seq", "steps", "lease_epoch", "inbox_count", "inbox_seen",
@@ -38,26 +38,26 @@ class Start:
     row: RunRow
     path: list[str]
     starters: list[str]
-    retried: bool = False
+    longest: int  # events of one execution; the same for as long as the run lives, or replay would go on elsewhere
 
     @classmethod
-    def of(cls, new: NewRun, path: list[str], starters: list[str], now: int) -> Start:
+    def of(cls, new: NewRun, path: list[str], starters: list[str], longest: int, now: int) -> Start:
         """For a run that is to be created."""
         row = RunRow(
             new.id, new.uid, new.agent, "ready", new.input, new.version, new.queue, now + new.delay_ms, labels=new.labels,
             parent_id=new.parent_id, parent_key=new.parent_key, root_id=new.root_id or new.id, created_at=now,
             updated_at=now, identity=new.identity, priority=new.lane.priority,
         )  # fmt: skip
-        return cls(row, [*path, new.agent], starters)
+        return cls(row, [*path, new.agent], starters, longest)
 
     def text(self) -> str:
         row = {name: getattr(self.row, name) for name in _STILL}
-        return to_json({"row": row, "path": self.path, "starters": self.starters, "retried": self.retried})
+        return to_json({"row": row, "path": self.path, "starters": self.starters, "longest": self.longest})
 
     @classmethod
     def read(cls, text: str) -> Start:
         said = json.loads(text)
-        return cls(RunRow(status="ready", **said["row"]), said["path"], said["starters"], said["retried"])
+        return cls(RunRow(status="ready", **said["row"]), said["path"], said["starters"], said["longest"])
 
 
 @dataclass(slots=True)
@@ -101,6 +101,7 @@ def listed(event: Event, activity: str | None = None) -> Piece:
 
 
 def event_of(piece: Piece, results: Mapping[str, str] | None = None) -> Event:
+    """An event from such a list, and the results of activities by their names."""
     seq, kind, key, data, value, at, epoch = piece[:7]
     if len(piece) > 7:
         value = (results or {}).get(piece[7])

@@ -64,6 +64,7 @@ _SHORT: Final = 1_000  # events of a history that are read when only the row is 
 _SOONEST_S, _LATEST_S = 0.05, 1.0  # between two looks for news, while somebody waits
 _ALIVE_S: Final = 75.0  # since a poller was heard of: each poll takes a minute
 _AGENTS_S: Final = 2.0
+_NEEDS: Final = "and that needs a database of Holdfast's own (sqlite: or postgresql://)"
 _OWN: Final = ("lease_owner", "company", "life", "life_at", "worked_ms", "interruptions")
 _REFUSED: Final = (
     "feed", "feed_lines", "feed_reach", "fleet_workers", "lost_workers", "backup", "restore", "delete", "delete_finished",
@@ -90,6 +91,7 @@ class TemporalStore(SQLiteStore):
     @classmethod
     def from_url(cls, url: str, *, clock: Clock | None = None, faults: Any = None, name: str = "") -> TemporalStore:
         """Make a store for `temporal://HOST:PORT/NAMESPACE`."""
+        del faults  # of a database
         return cls(Address.of(url), clock=clock, name=name)
 
     # Life of the store
@@ -136,11 +138,9 @@ class TemporalStore(SQLiteStore):
     async def facts(self) -> dict[str, Any]:
         return {"store": "temporal", "url": self.url, "worker": self.worker_id}
 
-    def _submit(self, do: Any, **_: Any) -> NoReturn:  # type: ignore[override]
-        raise Unsupported(
-            f"{getattr(type(do), '__name__', 'this')}: that needs a database of Holdfast's own (sqlite: or postgresql://), and {self.url!r} is a "
-            "Temporal cluster"
-        )
+    def _submit(self, do: Any, **_: Any) -> NoReturn:
+        what = getattr(type(do), "__name__", "this")
+        raise Unsupported(f"{what}: {self.url!r} is a Temporal cluster, {_NEEDS}")
 
     async def _mirrored(self, do: Callable[[Transaction], Asking[T]]) -> T:
         return await SQLiteStore._submit(self, do)
@@ -182,7 +182,9 @@ class TemporalStore(SQLiteStore):
             over = status not in ("RUNNING", "")
             short = described.history_length <= _SHORT and not looks_again.get()
             whole = whole or over or short
-            found = await (self._asked(history.read(self.client, described), run) if whole else history.told(described))
+            found = None if whole else await history.told(described)
+            if found is None or not found.row.input:  # the memo has no long arguments
+                whole, found = True, await self._asked(history.read(self.client, described), run)
             if found is not None:
                 await self._mirrored(_Put([found]))
                 self._seen[run] = (*mark, whole)
@@ -304,9 +306,7 @@ class TemporalStore(SQLiteStore):
             agent, _, version = name.partition(" ")
             if agent in found:
                 found[agent][2].update({"", version})
-        published = {
-            name: (version, schema, frozenset(served)) for name, (version, schema, served, _) in found.items()
-        }
+        published = {name: (version, schema, frozenset(served)) for name, (version, schema, served, _) in found.items()}
         self._published = loop.time(), published
         return published
 
@@ -322,10 +322,12 @@ class TemporalStore(SQLiteStore):
     async def queues_taken(self) -> frozenset[str] | None:
         return None
 
-    async def audit(self, run: str | None, limit: int, **which: Any) -> list[Any]:
+    async def audit(self, run: str | None = None, limit: int = 100, **which: Any) -> list[Any]:
         """There is none. Whoever looks for what it says of one question or run, and can do without, is told nothing."""
         if "only" in which:
-            raise Unsupported(f"{self.url!r} is a Temporal cluster, which keeps no audit; the histories of runs name who decided")
+            raise Unsupported(
+                f"{self.url!r} is a Temporal cluster, which keeps no audit; the histories of runs name who decided"
+            )
         return []
 
     # Writing
@@ -340,7 +342,9 @@ class TemporalStore(SQLiteStore):
                 f"Holdfast's own (sqlite: or postgresql://), and {self.url!r} is a Temporal cluster"
             )
         run.input = _whole(run.input, blobs)
-        start = Start.of(run, [], people.starters(by or people.SOMEONE.name, via), self.clock.now())
+        start = Start.of(
+            run, [], people.starters(by or people.SOMEONE.name, via), self.address.longest, self.clock.now()
+        )
         try:
             await self._asked(self._started(start, None, delay_ms=run.delay_ms))
         except WorkflowAlreadyStartedError:
@@ -352,9 +356,7 @@ class TemporalStore(SQLiteStore):
         start.row.status = "ready"
         return start.row, True
 
-    async def _started(
-        self, start: Start, state: bytes | None, *, delay_ms: int = 0, again: bool = False
-    ) -> None:
+    async def _started(self, start: Start, state: bytes | None, *, delay_ms: int = 0, again: bool = False) -> None:
         row, reuse = start.row, WorkflowIDReusePolicy
         await self.client.start_workflow(
             RUN, args=[start.text(), state], id=row.id, task_queue=self.address.task_queue(row.agent, row.version, row.queue),
@@ -430,7 +432,9 @@ class TemporalStore(SQLiteStore):
         if row.status != "paused" and not await self._is_pausing(run):
             raise RunActive(f"run {run!r} is {row.status} and not paused: there is nothing to resume")
         data = {"by": by, "requests": [], "direct": True, "family": family}
-        await self._signal(run, {"id": f"resume:{run}:{row.next_seq}:{self.clock.now()}", "kind": "run.resumed", "data": data})
+        await self._signal(
+            run, {"id": f"resume:{run}:{row.next_seq}:{self.clock.now()}", "kind": "run.resumed", "data": data}
+        )
         await self._until_resumed(run)
 
     async def _until_resumed(self, run: str) -> None:
@@ -438,10 +442,12 @@ class TemporalStore(SQLiteStore):
         limit_s = write_limit.get() or 30.0
         try:
             async with asyncio.timeout(limit_s):
-                while (row := await self.run(run)) is not None and row.status == "paused":
+                while (row := await self.run(run)) is not None and row.status == "paused":  # noqa: ASYNC110 - nobody tells
                     await asyncio.sleep(_SOONEST_S)
         except TimeoutError:
-            raise Unconfirmed(f"run {run!r} was told to go on, and no worker has taken that up within {limit_s:g} s") from None
+            raise Unconfirmed(
+                f"run {run!r} was told to go on, and no worker has taken that up within {limit_s:g} s"
+            ) from None
 
     async def _is_pausing(self, run: str) -> bool:
         await self._refresh(run)
@@ -455,14 +461,19 @@ class TemporalStore(SQLiteStore):
         """
         await self._refresh_family(run)
         await self._mirrored(Resume(run, by, via, True, None, True, whole=True))
-        rows = [await SQLiteStore.run(self, run), *await SQLiteStore.runs(self, root=run, limit=_LOOKED_AT, statuses=["ready"])]
+        rows = [
+            await SQLiteStore.run(self, run),
+            *await SQLiteStore.runs(self, root=run, limit=_LOOKED_AT, statuses=["ready"]),
+        ]
         for row in {row.id: row for row in rows if row is not None and row.status == "ready"}.values():
             found = await self._asked(history.read(self.client, await self._must_describe(row.id)), row.id)
             assert found is not None
             assert found.start is not None
             start = found.start
             events = await SQLiteStore.journal(self, row.id)
-            children = {event.data["child"]: None for event in events if event.kind in ("child.started", "child.spawned")}
+            children = {
+                event.data["child"]: None for event in events if event.kind in ("child.started", "child.spawned")
+            }
             state = State(events, moving(row), dict(found.questions), dict(children))
             state.row |= {"lease_epoch": row.lease_epoch, "status": "ready"}
             for child in children:
@@ -505,7 +516,11 @@ class TemporalStore(SQLiteStore):
         try:
             answer = await self._asked(
                 handle.execute_update(
-                    DECIDE, asked, id=ballot.id, result_type=dict, rpc_timeout=timedelta(seconds=write_limit.get() or 30.0)
+                    DECIDE,
+                    asked,
+                    id=ballot.id,
+                    result_type=dict,
+                    rpc_timeout=timedelta(seconds=write_limit.get() or 30.0),
                 ),
                 row.run_id,
             )
@@ -527,7 +542,8 @@ def _error(answer: Mapping[str, str]) -> HoldfastError:
     from holdfast import errors  # noqa: PLC0415 - by its name
 
     kind = getattr(errors, answer["error"], RunFinished)
-    return kind(answer["message"])  # type: ignore[no-any-return]
+    made: HoldfastError = kind(answer["message"])
+    return made
 
 
 class _Put:
@@ -554,14 +570,30 @@ class _Put:
                 yield from insert_blobs(tx, blobs)
                 digest = next(iter(blobs), None)
                 data = to_json(event.data) if event.data else None
-                lines.append([row.id, event.seq, event.kind, event.key, data, None if digest else text, digest, event.epoch, event.at])
+                lines.append(
+                    [
+                        row.id,
+                        event.seq,
+                        event.kind,
+                        event.key,
+                        data,
+                        None if digest else text,
+                        digest,
+                        event.epoch,
+                        event.at,
+                    ]
+                )
                 if "spent" in event.data:
                     spendings.append(Spending.of(event))
             if lines:
                 yield Count("record", lines)
             for question in found.questions.values():
                 asked = asdict(question)
-                asked["run"], asked["root"], asked["by"] = asked.pop("run_id"), asked.pop("root_id"), asked.pop("decided_by")
+                asked["run"], asked["root"], asked["by"] = (
+                    asked.pop("run_id"),
+                    asked.pop("root_id"),
+                    asked.pop("decided_by"),
+                )
                 yield from tx.rows("import_approval", **asked)
             if spendings:
                 yield from spend(tx, spendings)
@@ -605,7 +637,7 @@ def _of_run(name: str) -> Any:
 
 def _refused(name: str) -> Any:
     async def method(self: TemporalStore, *_: Any, **__: Any) -> NoReturn:
-        raise Unsupported(f"{name}: {self.url!r} is a Temporal cluster; that needs a database of Holdfast's own (sqlite: or postgresql://)")
+        raise Unsupported(f"{name}: {self.url!r} is a Temporal cluster, {_NEEDS}")
 
     return method
 

@@ -104,7 +104,9 @@ class TemporalWorker:
         triggers: Iterable[TriggerSpec] = (),
     ) -> None:  # fmt: skip
         for trigger in triggers:
-            raise Unsupported(f"trigger {trigger.name!r}: triggers need a database of Holdfast's own, not a Temporal cluster")
+            raise Unsupported(
+                f"trigger {trigger.name!r}: triggers need a database of Holdfast's own, not a Temporal cluster"
+            )
         self._client, self._address, self._settings = client, address, settings
         self._served, self.measures = Served(specs), Measures()
         self._house = House(address, self._served, settings, f"{address.queue}:at-home:{name}")
@@ -131,8 +133,7 @@ class TemporalWorker:
         self._loop = asyncio.get_running_loop()
         await self._publish()
         self._poll(self._house.queue, home=True)
-        for queue in self._queues():
-            self._poll(queue)
+        self._poll_all()
 
     def _queues(self) -> list[str]:
         """The task queues of all agents served: a child is in the queue of its parent, unless its agent has one."""
@@ -156,7 +157,8 @@ class TemporalWorker:
         worker = Worker(
             self._client, task_queue=queue, workflows=workflows, activities=activities,
             workflow_runner=Runner(self._house), max_cached_workflows=settings.concurrency,
-            max_concurrent_activities=max(settings.concurrency, 200), max_concurrent_workflow_tasks=max(2, min(100, settings.concurrency)),
+            max_concurrent_activities=max(settings.concurrency, 200),
+            max_concurrent_workflow_tasks=max(2, min(100, settings.concurrency)),
             sticky_queue_schedule_to_start_timeout=timedelta(seconds=min(_STICKY_S, settings.lease_ttl_s / 2)),
             graceful_shutdown_timeout=timedelta(seconds=settings.stop_grace_s),
             identity=self._house.queue, disable_eager_activity_execution=False,
@@ -173,7 +175,11 @@ class TemporalWorker:
         """An agent was met that nobody named: serve it too. A workflow says so, in a thread of its own."""
         check_served(spec)
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(lambda: [self._poll(queue) for queue in self._queues()])
+            self._loop.call_soon_threadsafe(self._poll_all)
+
+    def _poll_all(self) -> None:
+        for queue in self._queues():
+            self._poll(queue)
 
     async def _publish(self) -> None:
         """Each agent that is served has a workflow that nobody carries out: its memo says how the agent is called."""
@@ -203,13 +209,14 @@ class TemporalWorker:
     async def serve_instead(self, specs: Iterable[AgentSpec], triggers: Iterable[TriggerSpec] = ()) -> None:
         """Serve these, in the place of those that had their names and versions."""
         for trigger in triggers:
-            raise Unsupported(f"trigger {trigger.name!r}: triggers need a database of Holdfast's own, not a Temporal cluster")
+            raise Unsupported(
+                f"trigger {trigger.name!r}: triggers need a database of Holdfast's own, not a Temporal cluster"
+            )
         for spec in specs:
             check_served(spec)
             self._served.replace(spec)
         await self._publish()
-        for queue in self._queues():
-            self._poll(queue)
+        self._poll_all()
 
     @property
     def serves(self) -> list[str]:
@@ -245,5 +252,3 @@ def check_served(spec: AgentSpec) -> None:
                 f"step {value.name!r}, which agent {spec.name!r} uses, declares limit= or rate=, which span runs and need a "
                 "database of Holdfast's own (sqlite: or postgresql://), not a Temporal cluster"
             )
-
-

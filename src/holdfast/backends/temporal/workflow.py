@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.backends.temporal.worker import House
 
 _UNWIND = 10_000
-_OVER = ("complete_workflow_execution", "continue_as_new_workflow_execution", "fail_workflow_execution", "cancel_workflow_execution")
+_OVER = tuple(f"{how}_workflow_execution" for how in ("complete", "continue_as_new", "fail", "cancel"))
 
 
 @workflow.defn(name=RUN)
@@ -49,7 +49,9 @@ class RunWorkflow:
     def _is_well_formed(self, said: dict[str, Any]) -> None:
         """Look at the shape alone: what came in the same workflow task is not known here yet, so nothing else can be judged."""
         if not isinstance(said.get("question"), str) or not isinstance(said.get("ballot"), dict):
-            raise ApplicationError("a decision names a question and has a ballot", type="BadArguments", non_retryable=True)
+            raise ApplicationError(
+                "a decision names a question and has a ballot", type="BadArguments", non_retryable=True
+            )
 
 
 class Runner(UnsandboxedWorkflowRunner):
