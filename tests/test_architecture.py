@@ -28,6 +28,7 @@ APART = {  # what a part may not import although its layer is high enough
     "http": f"engine store {DATABASE} runtime verbs resources declare",
     "dashboard": f"engine store {DATABASE} runtime verbs resources declare worker",
     "integrations": f"engine store {DATABASE} worker client",
+    "backends": "cli http dashboard integrations testing demo sync client",
 }
 LIKE_USERS = "demo integrations"  # may `import holdfast`, which is above them: they are written as users write
 LAZY = "cli holdfast testing.plugin"  # may import inside functions: starting up must be quick

@@ -152,7 +152,7 @@ class Carried:
 
     @property
     def waits(self) -> Wait | None:
-        """What it waits for, and until when, if it only waits."""
+        """Say what it waits for, and until when, if it only waits."""
         return self.attempt.parking.resting if self.attempt.life.live else None
 
     @property

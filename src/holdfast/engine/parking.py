@@ -107,7 +107,7 @@ class Parking:
 
     @property
     def resting(self) -> Wait | None:
-        """What a person would name first of what the run waits for, and when the next of it is due; None if it does more."""
+        """Name what a person would name first of what the run waits for, and when the next is due; None if it does more."""
         if self.busy or self._bodies.holding or not self.waits or not self._all_begun():
             return None
         dues = [wait.due for wait in self.waits.values() if wait.due is not None]

@@ -8,13 +8,14 @@ import contextvars
 import functools
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from temporalio import activity
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from holdfast.backends.temporal.address import KEEP
+from holdfast.backends.temporal.house import House
 from holdfast.backends.temporal.performer import ENDED, NOT_HERE
 from holdfast.declare import NotDone
 from holdfast.engine.host import RUN_IT, Ended, Work
@@ -23,9 +24,6 @@ from holdfast.errors import NotStorable, Unsupported
 from holdfast.runtime import RunFacts, StepContext, StepSpec, _here, call_plainly
 from holdfast.values import failures
 from holdfast.values.codec import checked_size, kept
-
-if TYPE_CHECKING:
-    from holdfast.backends.temporal.worker import House
 
 _BEATS: int = 3  # within the time after which a worker counts as gone
 
@@ -155,4 +153,4 @@ def _no_publishing(request: Any) -> NoReturn:
 
 
 def _ignored(_: dict[str, Any]) -> None:
-    """How far a body has come is not told on Temporal: each word would be a signal, and so a workflow task."""
+    """Leave untold how far a body has come: each word would be a signal, and so a workflow task."""

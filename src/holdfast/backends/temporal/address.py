@@ -92,7 +92,7 @@ class Address:
         )  # fmt: skip
 
     def converter(self) -> DataConverter:
-        """How values travel: as JSON, and large ones by their digest if there is a folder for them."""
+        """Make what values travel by: as JSON, and large ones by their digest if there is a folder for them."""
         if self.blobs is None:
             return DataConverter.default
         storage = ExternalStorage(drivers=[Folder(self.blobs)], payload_size_threshold=THRESHOLD_BYTES)

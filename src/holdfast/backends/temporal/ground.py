@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from temporalio import workflow
 from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDReusePolicy
@@ -33,8 +33,10 @@ from holdfast.backends.temporal.address import (
     WAITS_KEY,
 )
 from holdfast.backends.temporal.blobs import INLINE_BYTES
+from holdfast.backends.temporal.house import House
 from holdfast.backends.temporal.performer import Performer
 from holdfast.backends.temporal.records import LISTED, Piece, Start, State, listed, moved, moving
+from holdfast.backends.temporal.slices import Slices
 from holdfast.engine.carried import Carried
 from holdfast.engine.execute import begin
 from holdfast.engine.loop import install
@@ -51,18 +53,12 @@ from holdfast.words.overrides import Override
 from holdfast.words.people import Actor, Ballot
 from holdfast.words.spent import Spent
 
-if TYPE_CHECKING:
-    from holdfast.backends.temporal.worker import House
-
 T = TypeVar("T")
 _LACKS: Final = (
     "which needs a database of Holdfast's own (sqlite: or postgresql://), and it is on a Temporal cluster. Nothing of that was "
     "done. Change the agent and resume the run, or cancel it"
 )
 _log = logger("holdfast")
-_SLICE: Final = (
-    4_000  # turns of the loop in one activation while a carried journal is replayed: it may not take two seconds
-)
 _LARGE: Final = 30_000  # characters of what goes into the memo at once
 _KNOWN: Final = 1_000  # signals whose ids are remembered
 _UNWIND: Final = 200  # turns that tasks get to unwind
@@ -132,12 +128,10 @@ class Ground:
         self._moving = False  # it goes on in another execution as soon as it can
         self._stop: asyncio.Future[None] | None = None  # what the run itself waits for at the moment
         self._cancelled = False  # by somebody who knows Temporal only
-        self._parked: list[asyncio.Handle] | None = None  # what waits for the next slice
-        self._turns = 0
-        self._sliced = len(self.state.events) > _SLICE // 2
-        self._soon: Any = self.loop.call_soon
         self.clock = WorkflowClock(self)
-        self.loop.call_soon = self._call_soon  # type: ignore[method-assign, assignment]
+        self._slices = Slices(self.loop, self.clock.later, self.outside, self._is_replaying)
+        if len(self.state.events) > Slices.TURNS // 2:
+            self._slices.begin()
         install(self.loop)
         self.perform = Performer(self)
         row.inbox_seen = self.state.row.get("inbox_seen", 0)
@@ -233,7 +227,10 @@ class Ground:
     def evict(self) -> None:
         """The workflow is about to be taken out of memory, in this activation."""
         self.evicted = True
-        self._unpark()
+        self._slices.end()
+
+    def _is_replaying(self) -> bool:
+        return self.carried is None or not self.carried.is_live
 
     def _claimed(self) -> Claimed:
         row, state = self.row, self.state
@@ -286,34 +283,10 @@ class Ground:
         self.flush(last=True)
         workflow.continue_as_new(args=[self._start.text(), content])
 
-    # Slices
-
-    def _call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
-        if not self._sliced:
-            return self._soon(callback, *args, context=context)  # type: ignore[no-any-return]
-        if self.evicted or (self.carried is not None and self.carried.is_live):
-            self._sliced = False
-            self._unpark()
-            return self._soon(callback, *args, context=context)  # type: ignore[no-any-return]
-        self._turns += 1
-        if self._parked is None and self._turns > _SLICE:
-            self._turns, self._parked = 0, []
-            self.clock.later(0.001, self._unpark, context=self.outside)
-        if self._parked is None:
-            return self._soon(callback, *args, context=context)  # type: ignore[no-any-return]
-        handle = asyncio.Handle(callback, args, self.loop, context)
-        self._parked.append(handle)
-        return handle
-
-    def _unpark(self) -> None:
-        parked, self._parked = self._parked, None
-        if parked:
-            self.loop._ready.extend(parked)  # type: ignore[attr-defined]
-
     # The history
 
     def taken(self) -> list[Piece]:
-        """What was recorded and is not in the history yet, for a command that takes it there."""
+        """Take what was recorded and is not in the history yet, for a command that takes it there."""
         pieces, self._pieces = self._pieces, []
         return pieces
 
@@ -752,7 +725,7 @@ def _why(agent: str) -> str:
 
 
 def first_memo(row: RunRow) -> dict[str, Any]:
-    """What is told of a run before any worker has it."""
+    """Tell of a run before any worker has it."""
     still = {name: value for name, value in asdict(row).items() if name in LISTED and value is not None}
     if len(row.input) > _SHOWN:
         del still["input"]
@@ -760,7 +733,7 @@ def first_memo(row: RunRow) -> dict[str, Any]:
 
 
 def first_attributes(row: RunRow) -> TypedSearchAttributes:
-    """By what a run is found."""
+    """Say by what a run is found."""
     labels = [f"{name}={value}" for name, value in json.loads(row.labels).items()]
     return TypedSearchAttributes([
         SearchAttributePair(AGENT_KEY, row.agent), SearchAttributePair(STATUS_KEY, "ready"),

@@ -14,9 +14,8 @@ import asyncio
 import contextvars
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -24,18 +23,17 @@ from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType
 from temporalio.exceptions import TimeoutError as ActivityTimeout
 
 from holdfast.backends.temporal.address import STEP
+from holdfast.backends.temporal.house import Body, House, place_of
+from holdfast.backends.temporal.records import Piece
 from holdfast.declare import NOT_DONE
 from holdfast.engine.host import Ended, Stored, Work
 from holdfast.engine.loop import _lent
 from holdfast.errors import InDoubt, StepTimeout, Suspended
-from holdfast.runtime import StepSpec, _here
+from holdfast.runtime import _here
 from holdfast.store.work import settle
 from holdfast.values import failures
-from holdfast.words.model import CRASHES_AT_MOST
+from holdfast.words.model import CRASHES_AT_MOST, RunRow
 from holdfast.words.spent import Spent
-
-if TYPE_CHECKING:
-    from holdfast.backends.temporal.ground import Ground
 
 NOT_HERE: Final = "holdfast.not_here"  # the type of the failure of a body that is not in this process
 ENDED: Final = "holdfast.ended"  # the type of that of a body that failed
@@ -47,18 +45,30 @@ _DOUBTS: Final = (InDoubt, StepTimeout)
 _OURS: Final = (_here, _lent)
 
 
-@dataclass(slots=True)
-class Body:
-    """A body that cannot travel, as the process that has the run keeps it."""
+class Place(Protocol):
+    """The ground of a run, as its bodies see it."""
 
-    work: Work
-    context: contextvars.Context
+    house: House
+    row: RunRow
+    loop: asyncio.AbstractEventLoop
+    outside: contextvars.Context
+    evicted: bool
+
+    def taken(self) -> list[Piece]:
+        """Take what was recorded and is not in the history yet."""
+        ...
+
+    def came(self, key: str, activity: str, text: str) -> None:
+        """The body of a step ended with this result."""
+        ...
+
+    def pause(self, reason: str) -> None: ...
 
 
 class Performer:
     """Has bodies of one run performed."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: Place) -> None:
         self._ground = ground
         self._usual = dict(contextvars.copy_context().items())  # context variables as they are where nobody has set any
         self._times: dict[str, int] = {}
@@ -165,11 +175,6 @@ class Performer:
         _spend(told, work)
         error = failures.recorded(told["error"], _DOUBTS if told["doubt"] else work.spec.raises)
         return Ended(error=error, doubt=told["doubt"], final=told["wait_s"] is None, wait_s=told["wait_s"])
-
-
-def place_of(spec: StepSpec) -> str:
-    """Where the function of a step is written: two steps of one name are told apart by it."""
-    return f"{spec.fn.__module__}:{spec.fn.__qualname__}"
 
 
 def _asked(work: Work, probes: bool) -> dict[str, Any]:

@@ -33,7 +33,7 @@ Piece = list[Any]
 
 @dataclass(slots=True)
 class Start:
-    """What a run is started with: what never changes of its row, the agents from the root down, and who started the root."""
+    """Beginning of a run: what never changes of its row, the agents from the root down, and who started the root."""
 
     row: RunRow
     path: list[str]
@@ -109,7 +109,7 @@ def event_of(piece: Piece, results: Mapping[str, str] | None = None) -> Event:
 
 
 def moving(row: RunRow) -> dict[str, Any]:
-    """What a memo tells of a run."""
+    """Write what a memo tells of a run."""
     told = {name: getattr(row, name) for name in _MOVING}
     if told["error"] is not None and len(told["error"]) > _ERROR_LENGTH:
         error = json.loads(told["error"])

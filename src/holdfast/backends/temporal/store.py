@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, ParamSpec, TypeVar
 
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
@@ -33,9 +33,14 @@ from holdfast.backends.temporal.history import Found
 from holdfast.backends.temporal.records import Start, State, moving
 from holdfast.backends.temporal.worker import TemporalWorker
 from holdfast.errors import (
+    AlreadyDecided,
+    BadArguments,
+    Expired,
     HoldfastError,
+    NotAllowed,
     RunActive,
     RunFinished,
+    Stale,
     StoreUnavailable,
     Unconfirmed,
     UnknownApproval,
@@ -46,19 +51,25 @@ from holdfast.runtime import AgentSpec
 from holdfast.store.approvals import count, delegated
 from holdfast.store.blobs import insert_blobs, spilled
 from holdfast.store.budgets import Spending, spend
-from holdfast.store.changes import News
-from holdfast.store.contract import looks_again, write_limit
+from holdfast.store.changes import Changes, News
+from holdfast.store.contract import Ailment, looks_again, write_limit
 from holdfast.store.control import Resume
 from holdfast.store.runs import NewRun
 from holdfast.store.sqlite.store import SQLiteStore
+from holdfast.store.store import Store
 from holdfast.store.work import Asking, Count, Transaction, to_json
 from holdfast.words import people
-from holdfast.words.clock import Clock
+from holdfast.words.clock import Clock, SystemClock
 from holdfast.words.model import FINISHED, ApprovalRow, Published, RunRow
 from holdfast.words.people import Ballot
 from holdfast.worker.settings import Settings
 
 T = TypeVar("T")
+P = ParamSpec("P")
+_KINDS: Final = {
+    kind.__name__: kind
+    for kind in (AlreadyDecided, BadArguments, Expired, NotAllowed, RunFinished, Stale, UnknownApproval)
+}
 _LOOKED_AT: Final = 2_000  # runs of a list, at most
 _SHORT: Final = 1_000  # events of a history that are read when only the row is asked for
 _SOONEST_S, _LATEST_S = 0.05, 1.0  # between two looks for news, while somebody waits
@@ -67,26 +78,25 @@ _AGENTS_S: Final = 2.0
 _NEEDS: Final = "and that needs a database of Holdfast's own (sqlite: or postgresql://)"
 _OWN: Final = ("lease_owner", "company", "life", "life_at", "worked_ms", "interruptions")
 _REFUSED: Final = (
-    "feed", "feed_lines", "feed_reach", "fleet_workers", "lost_workers", "backup", "restore", "delete", "delete_finished",
+    "feed", "feed_lines", "feed_reach", "fleet_workers", "lost_workers", "backup", "delete", "delete_finished",
     "fork", "retain", "belongings",
 )  # fmt: skip
 
 
-class TemporalStore(SQLiteStore):
+class TemporalStore(Store):
     """A namespace of a cluster, as a `Store`."""
 
     def __init__(self, address: Address, *, clock: Clock | None = None, name: str = "") -> None:
+        super().__init__(clock if clock is not None else SystemClock(), name)
         self._folder = tempfile.TemporaryDirectory(prefix="holdfast-temporal-")
-        super().__init__(f"{self._folder.name}/mirror.db", durability="none", clock=clock, name=name)
-        self._mirror, self.path = self.path, None  # type: ignore[assignment]  # nobody may take it for the file of a store
+        self._mirror = SQLiteStore(f"{self._folder.name}/mirror.db", durability="none", clock=self.clock)
         self.url, self.address, self.inputs = address.url, address, address.inputs
         self._client: Client | None = None
         self._seen: dict[str, tuple[str, int, str, bool]] = {}
         self._turn = asyncio.Lock()
-        self._news: asyncio.Task[None] | None = None
-        self._pause_s = _SOONEST_S
-        self._served_here: TemporalWorker | None = None
+        self._news = Rounds(self._tell)
         self._published: tuple[float, Published] | None = None
+        self._served_here: TemporalWorker | None = None
 
     @classmethod
     def from_url(cls, url: str, *, clock: Clock | None = None, faults: Any = None, name: str = "") -> TemporalStore:
@@ -97,18 +107,28 @@ class TemporalStore(SQLiteStore):
     # Life of the store
 
     async def open(self) -> None:
+        self._begin()
         self._client = await self.address.connect()
-        self.path = self._mirror
-        await super().open()
-        self.path = None  # type: ignore[assignment]
-        self._news = asyncio.create_task(self._tell_news())
+        await self._mirror.open()
+        self._open = True
+        self._news.begin()
 
     async def close(self) -> None:
-        if self._news is not None:
-            self._news.cancel()
-            await asyncio.gather(self._news, return_exceptions=True)
-        await super().close()
-        self._folder.cleanup()
+        if self._open:
+            self._open = False
+            await self._news.end()
+            await self._mirror.close()
+            self._folder.cleanup()
+
+    def abandon(self) -> None:
+        self._open = False
+        self._mirror.abandon()
+
+    def observe(self, commit: Callable[[int, float], None]) -> None:
+        """A cluster tells nobody of its commits."""
+
+    def ailment(self) -> Ailment | None:
+        return None
 
     def worker(
         self, specs: Iterable[AgentSpec], settings: Settings, triggers: Iterable[Any], *_: Any, **__: Any
@@ -122,13 +142,6 @@ class TemporalStore(SQLiteStore):
         assert self._client is not None
         return self._client
 
-    async def _tell_news(self) -> None:
-        """Let whoever waits for a run look again: often after something has changed, then ever more rarely."""
-        while True:
-            await asyncio.sleep(self._pause_s)
-            self._pause_s = min(self._pause_s * 1.3, _LATEST_S)
-            self._tell({"": News.DUE})
-
     async def held(self) -> bool:
         return False
 
@@ -136,14 +149,55 @@ class TemporalStore(SQLiteStore):
         return 0
 
     async def facts(self) -> dict[str, Any]:
-        return {"store": "temporal", "url": self.url, "worker": self.worker_id}
+        known = await self._mirror.facts()
+        told = {
+            name: known[name]
+            for name in ("integrity", "runs", "events", "signals", "blobs", "open_approvals", "workers")
+        }
+        return {**known, **told, "store": "temporal", "url": self.url, "worker": self.worker_id}
+
+    async def _hold_lock(self) -> None:
+        """A process on Temporal is known to be alive by its polls."""
+
+    async def _living(self) -> list[Any]:
+        return []
+
+    def _flush(self) -> None:
+        """Nothing waits: what is written here goes to the cluster at once."""
+
+    def heartbeat(self, ttl_ms: int) -> NoReturn:
+        raise self._lacks("a lease")
+
+    def transaction(self, isolation: str) -> NoReturn:
+        raise self._lacks("a transaction")
+
+    def shuts_out(self, isolation: str) -> NoReturn:
+        raise self._lacks("a transaction")
+
+    async def restore(self, path: Any, *, by: str, via: str) -> NoReturn:
+        raise self._lacks("a backup")
+
+    async def _copy_out(self, part: Any) -> NoReturn:
+        raise self._lacks("a backup")
+
+    def _lacks(self, what: str) -> Unsupported:
+        return Unsupported(f"{what}: {self.url!r} is a Temporal cluster, {_NEEDS}")
 
     def _submit(self, do: Any, **_: Any) -> NoReturn:
         what = getattr(type(do), "__name__", "this")
-        raise Unsupported(f"{what}: {self.url!r} is a Temporal cluster, {_NEEDS}")
+        raise self._lacks(what)
 
     async def _mirrored(self, do: Callable[[Transaction], Asking[T]]) -> T:
-        return await SQLiteStore._submit(self, do)
+        return await self._mirror._submit(do)
+
+    async def _read(self, read: Callable[P, Asking[T]], *arguments: P.args, **named: P.kwargs) -> T:
+        return await self._mirror._read(read, *arguments, **named)
+
+    async def _snapshot(self, read: Callable[P, Asking[T]], *arguments: P.args, **named: P.kwargs) -> T:
+        return await self._mirror._snapshot(read, *arguments, **named)
+
+    async def _glance(self, read: Callable[P, Asking[T]], *arguments: P.args, **named: P.kwargs) -> T:
+        return await self._mirror._glance(read, *arguments, **named)
 
     async def _asked(self, call: Awaitable[T], run: str = "") -> T:
         """Ask the cluster something, within the deadline of the caller."""
@@ -178,7 +232,7 @@ class TemporalStore(SQLiteStore):
             known = self._seen.get(run)
             if known is not None and known[:3] == mark and (known[3] or not whole):
                 return None
-            self._pause_s = _SOONEST_S
+            self._news.hurry()
             over = status not in ("RUNNING", "")
             short = described.history_length <= _SHORT and not looks_again.get()
             whole = whole or over or short
@@ -199,7 +253,7 @@ class TemporalStore(SQLiteStore):
                 continue
             seen.add(each)
             await self._refresh(each)
-            events = await SQLiteStore.journal(self, each)
+            events = await self._mirror.journal(each)
             waiting += [event.data["child"] for event in events if event.kind in ("child.started", "child.spawned")]
 
     async def _list(self, query: str, limit: int = _LOOKED_AT) -> list[str]:
@@ -277,7 +331,7 @@ class TemporalStore(SQLiteStore):
     async def _find_question(self, approval: str) -> None:
         """Bring the run that asks this into the mirror."""
         with contextlib.suppress(UnknownApproval):
-            await self._refresh((await SQLiteStore.approval(self, approval)).run_id)
+            await self._refresh((await self._mirror.approval(approval)).run_id)
             return
         for run in await self._list(f" AND HoldfastQuestions = {_quoted(approval)}"):
             await self._refresh(run)
@@ -382,7 +436,7 @@ class TemporalStore(SQLiteStore):
             if row is None:
                 raise
             raise RunFinished(f"run {run!r} is {row.status}") from None
-        self._pause_s = _SOONEST_S
+        self._news.hurry()
 
     async def pause(
         self, run: str, *, by: str, via: str = "run", reason: str = "", request: str, family: bool = True, now: bool = False,
@@ -451,7 +505,7 @@ class TemporalStore(SQLiteStore):
 
     async def _is_pausing(self, run: str) -> bool:
         await self._refresh(run)
-        kinds = [event.kind for event in await SQLiteStore.journal(self, run)]
+        kinds = [event.kind for event in await self._mirror.journal(run)]
         return "run.pausing" in kinds and "run.paused" not in kinds[kinds.index("run.pausing") :]
 
     async def _retry(self, run: str, by: str, via: str) -> None:
@@ -462,15 +516,15 @@ class TemporalStore(SQLiteStore):
         await self._refresh_family(run)
         await self._mirrored(Resume(run, by, via, True, None, True, whole=True))
         rows = [
-            await SQLiteStore.run(self, run),
-            *await SQLiteStore.runs(self, root=run, limit=_LOOKED_AT, statuses=["ready"]),
+            await self._mirror.run(run),
+            *await self._mirror.runs(root=run, limit=_LOOKED_AT, statuses=["ready"]),
         ]
         for row in {row.id: row for row in rows if row is not None and row.status == "ready"}.values():
             found = await self._asked(history.read(self.client, await self._must_describe(row.id)), row.id)
             assert found is not None
             assert found.start is not None
             start = found.start
-            events = await SQLiteStore.journal(self, row.id)
+            events = await self._mirror.journal(row.id)
             children = {
                 event.data["child"]: None for event in events if event.kind in ("child.started", "child.spawned")
             }
@@ -491,7 +545,7 @@ class TemporalStore(SQLiteStore):
         return described
 
     async def _how_it_ended(self, run: str) -> dict[str, Any] | None:
-        row = await SQLiteStore.run(self, run)
+        row = await self._mirror.run(run)
         if row is None or row.status not in FINISHED:
             return None
         error = None if row.error is None else json.loads(row.error)
@@ -528,7 +582,7 @@ class TemporalStore(SQLiteStore):
             answer = {"error": "RunFinished", "message": f"question {approval!r} is closed: its run has ended"}
         except (WorkflowUpdateRPCTimeoutOrCancelledError, StoreUnavailable) as error:
             raise Unconfirmed(f"no worker answered for run {row.run_id!r}: {error}") from error
-        self._pause_s = _SOONEST_S
+        self._news.hurry()
         if "error" in answer:
             now = await self.approval(approval)
             if any(each["id"] == ballot.id for each in (*json.loads(now.votes), *json.loads(now.delegations))):
@@ -539,11 +593,35 @@ class TemporalStore(SQLiteStore):
 
 
 def _error(answer: Mapping[str, str]) -> HoldfastError:
-    from holdfast import errors  # noqa: PLC0415 - by its name
-
-    kind = getattr(errors, answer["error"], RunFinished)
+    kind = _KINDS.get(answer["error"], RunFinished)
     made: HoldfastError = kind(answer["message"])
     return made
+
+
+class Rounds:
+    """Lets whoever waits for a run look again: often after something has changed, then ever more rarely."""
+
+    def __init__(self, tell: Callable[[Changes], None]) -> None:
+        self._tell, self._pause_s = tell, _SOONEST_S
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._keep())
+
+    def hurry(self) -> None:
+        """Something has changed, or is about to."""
+        self._pause_s = _SOONEST_S
+
+    async def end(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(self._pause_s)
+            self._pause_s = min(self._pause_s * 1.3, _LATEST_S)
+            self._tell({"": News.DUE})
 
 
 class _Put:
@@ -609,7 +687,7 @@ def _quoted(text: str) -> str:
 
 
 def _query(which: Mapping[str, Any]) -> str:
-    """What of a filter the cluster's index can answer; the mirror does the rest."""
+    """Ask the cluster's index for what it can answer of a filter; the mirror does the rest."""
     wanted = ""
     for name, key in (("statuses", "HoldfastStatus"), ("agents", "HoldfastAgent")):
         if which.get(name) is not None and name != "statuses":
@@ -626,7 +704,7 @@ def _query(which: Mapping[str, Any]) -> str:
 
 
 def _of_run(name: str) -> Any:
-    plain = getattr(SQLiteStore, name)
+    plain = getattr(Store, name)
 
     async def method(self: TemporalStore, run: str, *args: Any, **named: Any) -> Any:
         await self._refresh(run)
@@ -637,7 +715,7 @@ def _of_run(name: str) -> Any:
 
 def _refused(name: str) -> Any:
     async def method(self: TemporalStore, *_: Any, **__: Any) -> NoReturn:
-        raise Unsupported(f"{name}: {self.url!r} is a Temporal cluster, {_NEEDS}")
+        raise self._lacks(name)
 
     return method
 
@@ -648,5 +726,5 @@ for _name in (
 ):  # fmt: skip
     setattr(TemporalStore, _name, _of_run(_name))
 for _name in _REFUSED:
-    if hasattr(SQLiteStore, _name):
+    if hasattr(Store, _name):
         setattr(TemporalStore, _name, _refused(_name))

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-import weakref
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final
 
@@ -16,17 +13,13 @@ from temporalio.worker import Worker
 
 from holdfast.backends.temporal.activities import Activities
 from holdfast.backends.temporal.address import AGENT, Address
-from holdfast.backends.temporal.blobs import INLINE_BYTES
-from holdfast.backends.temporal.performer import Body, place_of
+from holdfast.backends.temporal.house import House
 from holdfast.backends.temporal.workflow import Runner, RunWorkflow, let_go
 from holdfast.declare import Step
 from holdfast.errors import Unsupported
-from holdfast.resources import OpenResources
-from holdfast.runtime import AgentSpec, StepSpec
+from holdfast.runtime import AgentSpec
 from holdfast.verbs.names import reached
 from holdfast.words.harmless import logger
-from holdfast.words.model import Event
-from holdfast.words.overrides import Override
 from holdfast.words.triggers import TriggerSpec
 from holdfast.worker.agents import Served, schema_of
 from holdfast.worker.measures import Measures
@@ -35,65 +28,6 @@ from holdfast.worker.settings import Settings
 _log = logger("holdfast")
 _STICKY_S: Final = 5.0  # for so long a workflow task waits for the process that had the run last
 _NOBODY: Final = "nobody"  # a task queue that is never polled
-
-
-class House:
-    """What the runs and bodies in one process share."""
-
-    def __init__(self, address: Address, served: Served, settings: Settings, queue: str) -> None:
-        self.address, self.settings, self.queue = address, settings, queue
-        self._served = served
-        self.value_limit_bytes = settings.value_limit_bytes
-        if address.blobs is None:
-            self.value_limit_bytes = min(self.value_limit_bytes, INLINE_BYTES)
-        self.inputs = settings.inputs or address.inputs
-        self.task_timeout = timedelta(seconds=min(10.0, max(settings.lease_ttl_s, 1.0)))
-        self.resources = OpenResources(settings.replace)
-        self.threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="holdfast-step")
-        self.bodies: dict[str, Body] = {}  # that cannot travel, by the name of their activities
-        self.instances: weakref.WeakSet[Any] = weakref.WeakSet()  # workflows in memory
-        self.strays: list[Any] = []  # tasks of workflows that left memory and did not end
-        self.more: Callable[[AgentSpec], None] = lambda _: None
-        steps = {key: value for key, value in settings.replace.items() if isinstance(key, Step)}
-        self._replace = {key.spec: value.fn if isinstance(value, Step) else value for key, value in steps.items()}
-        self._steps: dict[str, dict[tuple[str, str], StepSpec]] = {}
-        observer = settings.observer
-        self.recorded: Callable[[Event], None] | None = None if observer is None else observer.recorded
-
-    @staticmethod
-    def now() -> int:
-        """Milliseconds since 1970, for bodies."""
-        return time.time_ns() // 1_000_000
-
-    def spec_of(self, agent: str, version: str | None = None) -> AgentSpec | None:
-        return self._served.spec_of(agent, version)
-
-    def serve(self, spec: AgentSpec) -> None:
-        """A run calls this agent: serve it too."""
-        if self._served.add(spec):
-            self.more(spec)
-
-    def step(self, agent: str, name: str, place: str) -> StepSpec | None:
-        """A step that the code of an agent can be seen to use."""
-        known = self._steps.get(agent)
-        if known is None:
-            spec = self._served.spec_of(agent)
-            if spec is None:
-                return None
-            found = [value.spec for value in reached(spec.fn) if isinstance(value, Step)]
-            known = self._steps[agent] = {(step.name, place_of(step)): step for step in found}
-        return known.get((name, place))
-
-    def replacement(self, spec: StepSpec) -> Callable[..., Any] | None:
-        return self._replace.get(spec)
-
-    def overrides(self, root: str) -> Iterable[Override]:
-        return () if self.settings.overrides is None else self.settings.overrides(root)
-
-    def runs(self, spec: StepSpec, key: str) -> None:
-        """A body is about to run here."""
-        if self.settings.observe is not None:
-            self.settings.observe(spec, key)
 
 
 class TemporalWorker:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
@@ -13,9 +13,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, Workf
 
 from holdfast.backends.temporal.address import ARRIVE, DECIDE, RUN
 from holdfast.backends.temporal.ground import Ground
-
-if TYPE_CHECKING:
-    from holdfast.backends.temporal.worker import House
+from holdfast.backends.temporal.house import House
 
 _UNWIND = 10_000
 _OVER = tuple(f"{how}_workflow_execution" for how in ("complete", "continue_as_new", "fail", "cancel"))
