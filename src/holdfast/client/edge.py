@@ -33,7 +33,7 @@ from holdfast.client.links import link_of
 from holdfast.client.refusals import Try
 from holdfast.client.sessions import Begun, Identity
 from holdfast.client.triggers import DeliveryInfo
-from holdfast.errors import NotAllowed, StoreUnavailable, UnknownRun
+from holdfast.errors import NotAllowed, StoreUnavailable, UnknownRun, Unsupported
 from holdfast.store.approvals import QuestionAges, check_allowed
 from holdfast.store.blobs import unspilled
 from holdfast.store.bundles import Import
@@ -302,8 +302,13 @@ class Edge:
 
     def show_worker(self, watch: Callable[[Worker], None]) -> None:
         """Let probes look at the worker in this client."""
-        if self._hf._worker is not None:
-            watch(self._hf._worker)
+        worker: Any = self._hf._worker
+        if worker is not None and not isinstance(worker, Worker):
+            raise Unsupported(
+                f"probes and metrics of a worker need a store of Holdfast's own, and this one is {self.url!r}"
+            )
+        if worker is not None:
+            watch(worker)
 
     def open_calls(self) -> dict[str, list[OpenBody]]:
         """List the steps whose bodies run in this process right now, by run: what goes on now is in no journal."""

@@ -78,7 +78,7 @@ _AGENTS_S: Final = 2.0
 _NEEDS: Final = "and that needs a database of Holdfast's own (sqlite: or postgresql://)"
 _OWN: Final = ("lease_owner", "company", "life", "life_at", "worked_ms", "interruptions")
 _REFUSED: Final = (
-    "feed", "feed_lines", "feed_reach", "fleet_workers", "lost_workers", "backup", "delete", "delete_finished",
+    "feed", "feed_lines", "fleet_workers", "lost_workers", "backup", "delete", "delete_finished",
     "fork", "retain", "belongings",
 )  # fmt: skip
 
@@ -184,8 +184,7 @@ class TemporalStore(Store):
         return Unsupported(f"{what}: {self.url!r} is a Temporal cluster, {_NEEDS}")
 
     def _submit(self, do: Any, **_: Any) -> NoReturn:
-        what = getattr(type(do), "__name__", "this")
-        raise self._lacks(what)
+        raise self._lacks("what is to be written")
 
     async def _mirrored(self, do: Callable[[Transaction], Asking[T]]) -> T:
         return await self._mirror._submit(do)

@@ -1,0 +1,226 @@
+"""What is particular to a Temporal cluster: what it lacks, the command line, frameworks, and operators who know it alone."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+
+import httpx2
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import FunctionModel
+from tests.grounds import scenes
+from tests.grounds.test_kills import ROOT, Fleet
+from tests.temporal import cluster, temporal_url  # noqa: F401 - fixtures
+
+import holdfast
+from holdfast.integrations.pydantic_ai import HoldfastDurability
+
+QUICK = holdfast.Settings(lease_ttl_s=3.0)
+
+
+@holdfast.step(transaction=True)
+async def in_a_transaction() -> None: ...
+
+
+@holdfast.step(rate=holdfast.Rate(5, every="1s"))
+async def rated() -> None: ...
+
+
+@holdfast.agent(limit=3)
+async def limited() -> None: ...
+
+
+@holdfast.agent(singleton=True)
+async def alone() -> None: ...
+
+
+@holdfast.agent(budget=holdfast.Budget(usd=1))
+async def frugal() -> None: ...
+
+
+@holdfast.agent
+async def transacts() -> None:
+    await in_a_transaction()
+
+
+@holdfast.agent
+async def is_rated() -> None:
+    await rated()
+
+
+@holdfast.agent
+async def talks() -> str:
+    async with holdfast.conversation("user-1"):
+        return "said"
+
+
+def scripted(messages, info):
+    turns = sum(isinstance(message, ModelResponse) for message in messages)
+    if turns < 2:
+        calls = [ToolCallPart("shout", {"what": f"t{turns}-{n}"}, tool_call_id=f"call-{turns}-{n}") for n in range(2)]
+        return ModelResponse(parts=calls)
+    found = [part.content for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
+    return ModelResponse(parts=[TextPart(" ".join(found))])
+
+
+clerk = Agent(FunctionModel(scripted, model_name="scripted"), name="clerk", capabilities=[HoldfastDurability()])
+
+
+@clerk.tool_plain
+async def shout(what: str) -> str:
+    return what.upper()
+
+
+@holdfast.agent
+async def asks_a_model() -> str:
+    return (await clerk.run("go")).output
+
+
+def test_the_package_does_not_load_temporal_unless_it_is_asked_for():
+    code = "import sys, holdfast; holdfast.open; print('temporalio' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", [limited, alone, frugal, transacts, is_rated], ids=lambda agent: agent.name)
+async def test_what_spans_runs_is_refused_where_it_is_declared(temporal_url, agent):  # noqa: F811
+    with pytest.raises(holdfast.Unsupported, match=agent.name):
+        async with holdfast.open(temporal_url, agents=[agent]):
+            pass
+
+
+@pytest.mark.slow
+async def test_what_a_cluster_lacks_says_so(temporal_url):  # noqa: F811
+    async with holdfast.open(temporal_url, agents=[talks, scenes.sequential], settings=QUICK) as hf:
+        run = await hf.start(talks)
+        with pytest.raises(holdfast.RunPaused, match="a conversation, which needs a database"):
+            await run.result(timeout="30s")
+        await run.cancel()
+        with pytest.raises(holdfast.Unsupported):
+            await hf.audit()
+        with pytest.raises(holdfast.Unsupported):
+            await anext(aiter(hf.events(follow=False)))
+        with pytest.raises(holdfast.Unsupported):
+            await hf.publish("news", {})
+        done = await hf.start(scenes.sequential, 1)
+        await done.result(timeout="30s")
+        with pytest.raises(holdfast.Unsupported):
+            await done.fork()
+
+
+@pytest.mark.slow
+async def test_an_agent_of_pydantic_ai_runs_as_it_is(temporal_url):  # noqa: F811
+    async with holdfast.open(temporal_url, agents=[asks_a_model], settings=QUICK) as hf:
+        run = await hf.start(asks_a_model)
+        assert await run.result(timeout="60s") == "T0-0 T0-1 T1-0 T1-1"
+
+
+@pytest.mark.slow
+async def test_a_cancel_of_temporal_s_own_lets_the_agent_tidy_up(temporal_url):  # noqa: F811
+    scenes.begun.clear()
+    async with holdfast.open(temporal_url, agents=[scenes.tidies], settings=QUICK) as hf:
+        run = await hf.start(scenes.tidies)
+        await run.wait("waiting", waits_for="message", timeout="30s")
+        await hf.store.client.get_workflow_handle(run.id).cancel()
+        with pytest.raises(holdfast.RunCancelled, match="Temporal"):
+            await run.result(timeout="30s")
+        described = await hf.store.client.get_workflow_handle(run.id).describe()
+    assert scenes.begun["work#1(tidied)"] == 1
+    assert described.status.name == "CANCELED"
+
+
+@pytest.mark.slow
+async def test_a_run_that_an_operator_ends_is_cancelled(temporal_url):  # noqa: F811
+    async with holdfast.open(temporal_url, agents=[scenes.tidies], settings=QUICK) as hf:
+        run = await hf.start(scenes.tidies)
+        await run.wait("waiting", waits_for="message", timeout="30s")
+        await hf.store.client.get_workflow_handle(run.id).terminate()
+        with pytest.raises(holdfast.RunCancelled, match="terminated on Temporal"):
+            await run.result(timeout="30s")
+
+
+@pytest.mark.slow
+async def test_two_versions_of_an_agent_have_their_own_workers(temporal_url):  # noqa: F811
+    @holdfast.agent(name="versioned", version="1")
+    async def first() -> str:
+        return await scenes.work("one")
+
+    @holdfast.agent(name="versioned", version="2")
+    async def second() -> str:
+        return await scenes.work("two")
+
+    async with holdfast.open(temporal_url) as hf:
+        run = await hf.start(first)
+        async with holdfast.open(temporal_url, agents=[second], settings=QUICK) as other:
+            assert await other.run(second) == "TWO"
+            assert (await run.info()).status == "ready"
+            async with holdfast.open(temporal_url, agents=[first], settings=QUICK):
+                assert await run.result(timeout="30s") == "ONE"
+
+
+@pytest.mark.slow
+async def test_the_api_shows_runs_and_decides(temporal_url):  # noqa: F811
+    """Mounted in an application that says who asks: a cluster keeps no tokens."""
+    async with holdfast.open(temporal_url, agents=[scenes.approvals], settings=QUICK) as hf:
+        app = hf.asgi(auth=lambda _: holdfast.Actor("ann"))
+        run = await hf.start(scenes.approvals, "draft", id="r1")
+        question = await run.wait_for_question(timeout="30s")
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as web:
+            while not (listed := (await web.get("/api/runs")).json()["runs"]):
+                await asyncio.sleep(0.1)  # the index of the cluster is a moment behind
+            assert [each["id"] for each in listed] == ["r1"]
+            events = (await web.get("/api/runs/r1/events")).json()["events"]
+            assert [event["kind"] for event in events] == ["approval.asked"]
+            path, page = f"/api/approvals/{question.id}", {"X-Holdfast-Page": "1"}
+            said = await web.post(path, json={"decision": "deny", "digest": question.digest}, headers=page)
+            assert said.status_code == 200, said.text
+        kinds = [event.kind async for event in run.events(follow=False)]
+        assert "approval.decided" in kinds
+
+
+def command(url, *words, check=True):
+    env = {**os.environ, "PYTHONPATH": ROOT, "HOLDFAST_URL": url}
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast", *words], env=env, capture_output=True, text=True, check=False
+    )
+    assert not check or done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_command_line_works_over_a_cluster(temporal_url, tmp_path):  # noqa: F811
+    fleet = Fleet(temporal_url, tmp_path)
+    fleet.start()
+    try:
+        asyncio.run(_published(temporal_url))
+        command(temporal_url, "start", "canonical", "otters", "--id", "r1")
+        command(temporal_url, "send", "r1", "go", "now")
+        asyncio.run(_asked(temporal_url))
+        assert "Send it?" in command(temporal_url, "approvals")
+        command(temporal_url, "approve", "r1", "--by", "ann", "--data", '{"text": "edited", "n": 2}')
+        assert "completed" in command(temporal_url, "tail", "r1")
+        shown = command(temporal_url, "show", "r1")
+        assert "approved by ann" in shown
+        assert "✓ completed" in shown
+        listed = json.loads(command(temporal_url, "runs", "--json"))["runs"]
+        assert [run["status"] for run in listed if run["id"] == "r1"] == ["completed"]
+    finally:
+        fleet.kill()
+
+
+async def _published(url):
+    async with holdfast.open(url) as hf:
+        while "canonical" not in [agent.name for agent in await hf.agents()]:
+            await asyncio.sleep(0.1)
+
+
+async def _asked(url):
+    async with holdfast.open(url) as hf:
+        await hf.get("r1").wait_for_question(timeout="60s")
+        while not await hf.approvals():  # the index of the cluster is a moment behind
+            await asyncio.sleep(0.1)
