@@ -61,7 +61,8 @@ class ByHand:
 async def by_hand(client, runs, steps):
     began = time.perf_counter()
     handles = [
-        await client.start_workflow(ByHand.run, steps, id=f"h-{secrets.token_hex(6)}", task_queue=QUEUE) for _ in range(runs)
+        await client.start_workflow(ByHand.run, steps, id=f"h-{secrets.token_hex(6)}", task_queue=QUEUE)
+        for _ in range(runs)
     ]
     assert await asyncio.gather(*(handle.result() for handle in handles)) == [sum(range(steps))] * runs
     return runs * steps / (time.perf_counter() - began)
@@ -103,12 +104,15 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--runs", type=int, default=50)
+    parser.add_argument("--steps", type=int, default=20)
     given = parser.parse_args()
     folder = tempfile.mkdtemp(prefix="holdfast-temporal-bench-", dir=Path(__file__).parent)
     cluster = Cluster(Path(folder))
     try:
         cluster.start()
-        asyncio.run(measure(cluster, 1 if given.quick else given.rounds, 5 if given.quick else 50, 5 if given.quick else 20))
+        sizes = (1, 5, 5) if given.quick else (given.rounds, given.runs, given.steps)
+        asyncio.run(measure(cluster, *sizes))
     finally:
         cluster.kill()
         shutil.rmtree(folder)

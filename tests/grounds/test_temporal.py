@@ -167,14 +167,14 @@ async def test_the_api_shows_runs_and_decides(temporal_url):  # noqa: F811
     """Mounted in an application that says who asks: a cluster keeps no tokens."""
     async with holdfast.open(temporal_url, agents=[scenes.approvals], settings=QUICK) as hf:
         app = hf.asgi(auth=lambda _: holdfast.Actor("ann"))
-        run = await hf.start(scenes.approvals, "draft", id="r1")
+        run = await hf.start(scenes.approvals, "draft", id="api-1")
         question = await run.wait_for_question(timeout="30s")
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as web:
             while not (listed := (await web.get("/api/runs")).json()["runs"]):
                 await asyncio.sleep(0.1)  # the index of the cluster is a moment behind
-            assert [each["id"] for each in listed] == ["r1"]
-            events = (await web.get("/api/runs/r1/events")).json()["events"]
+            assert [each["id"] for each in listed] == ["api-1"]
+            events = (await web.get("/api/runs/api-1/events")).json()["events"]
             assert [event["kind"] for event in events] == ["approval.asked"]
             path, page = f"/api/approvals/{question.id}", {"X-Holdfast-Page": "1"}
             said = await web.post(path, json={"decision": "deny", "digest": question.digest}, headers=page)
@@ -198,17 +198,17 @@ def test_the_command_line_works_over_a_cluster(temporal_url, tmp_path):  # noqa:
     fleet.start()
     try:
         asyncio.run(_published(temporal_url))
-        command(temporal_url, "start", "canonical", "otters", "--id", "r1")
-        command(temporal_url, "send", "r1", "go", "now")
+        command(temporal_url, "start", "canonical", "otters", "--id", "cli-1")
+        command(temporal_url, "send", "cli-1", "go", "now")
         asyncio.run(_asked(temporal_url))
         assert "Send it?" in command(temporal_url, "approvals")
-        command(temporal_url, "approve", "r1", "--by", "ann", "--data", '{"text": "edited", "n": 2}')
-        assert "completed" in command(temporal_url, "tail", "r1")
-        shown = command(temporal_url, "show", "r1")
+        command(temporal_url, "approve", "cli-1", "--by", "ann", "--data", '{"text": "edited", "n": 2}')
+        assert "completed" in command(temporal_url, "tail", "cli-1")
+        shown = command(temporal_url, "show", "cli-1")
         assert "approved by ann" in shown
         assert "✓ completed" in shown
         listed = json.loads(command(temporal_url, "runs", "--json"))["runs"]
-        assert [run["status"] for run in listed if run["id"] == "r1"] == ["completed"]
+        assert [run["status"] for run in listed if run["id"] == "cli-1"] == ["completed"]
     finally:
         fleet.kill()
 
@@ -221,6 +221,6 @@ async def _published(url):
 
 async def _asked(url):
     async with holdfast.open(url) as hf:
-        await hf.get("r1").wait_for_question(timeout="60s")
+        await hf.get("cli-1").wait_for_question(timeout="60s")
         while not await hf.approvals():  # the index of the cluster is a moment behind
             await asyncio.sleep(0.1)

@@ -63,6 +63,7 @@ _LARGE: Final = 30_000  # characters of what goes into the memo at once
 _KNOWN: Final = 1_000  # signals whose ids are remembered
 _UNWIND: Final = 200  # turns that tasks get to unwind
 _CANCEL_GRACE_MS: Final = 30_000
+_ACTED_UPON: Final = frozenset({"status", "due_at", "waits_for", "reason", "error"})  # others are told of these at once
 _SHOWN: Final = 4_000  # characters of arguments that a memo tells
 
 
@@ -120,8 +121,9 @@ class Ground:
         self.carried: Carried | None = None
         self._pieces: list[Piece] = []  # that are not in the history yet
         self._results: dict[str, tuple[str, str]] = {}  # by key: the activity that ran the body, and its result
-        self._shown: dict[str, Any] = {}  # what the memo says
-        self._indexed: tuple[Any, ...] = ()  # what the search attributes say
+        # What the memo and the search attributes say.
+        self._shown: dict[str, Any] = {"row": {"status": "running"}, "questions": []} if state is None else {}
+        self._indexed: tuple[Any, ...] = ("running", None, ()) if state is None else ()
         self._blobs: dict[str, bytes] = {}
         self._left: Transition | None = None  # how the engine left the run
         self._errands = 0  # of ours to the cluster that are on their way
@@ -307,9 +309,7 @@ class Ground:
                 self._keep(pieces)
             else:
                 told["HoldfastJournal"] = pieces
-        quiet = {
-            name: value for name, value in memo.items() if name not in ("next_seq", "steps", "updated_at", "inbox_seen")
-        }
+        quiet = {name: value for name, value in memo.items() if name in _ACTED_UPON}
         shown = {"row": quiet, "questions": questions}
         if told or shown != self._shown or last:
             self._shown = shown
@@ -725,18 +725,18 @@ def _why(agent: str) -> str:
 
 
 def first_memo(row: RunRow) -> dict[str, Any]:
-    """Tell of a run before any worker has it."""
+    """Tell of a run before any worker has it. That it runs is true in a moment, and a history tells if it is not."""
     still = {name: value for name, value in asdict(row).items() if name in LISTED and value is not None}
     if len(row.input) > _SHOWN:
         del still["input"]
-    return {"Holdfast": {"row": moving(row), "questions": []}, "HoldfastRun": still}
+    return {"Holdfast": {"row": moving(row) | {"status": "running"}, "questions": []}, "HoldfastRun": still}
 
 
 def first_attributes(row: RunRow) -> TypedSearchAttributes:
     """Say by what a run is found."""
     labels = [f"{name}={value}" for name, value in json.loads(row.labels).items()]
     return TypedSearchAttributes([
-        SearchAttributePair(AGENT_KEY, row.agent), SearchAttributePair(STATUS_KEY, "ready"),
+        SearchAttributePair(AGENT_KEY, row.agent), SearchAttributePair(STATUS_KEY, "running"),
         SearchAttributePair(WAITS_KEY, "none"), SearchAttributePair(ROOT_KEY, row.root_id),
         SearchAttributePair(PARENT_KEY, row.parent_id or "none"), SearchAttributePair(LABELS_KEY, labels or ["none"]),
     ])  # fmt: skip

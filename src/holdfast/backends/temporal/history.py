@@ -16,6 +16,7 @@ from holdfast.store.work import to_json
 from holdfast.words.model import FINISHED, ApprovalRow, Event, RunRow
 
 _MOST: Final = 1_000  # executions of one run that are looked at
+_UNTAKEN: Final = 2  # events of a workflow of which no worker has taken a task
 _BEGUN: Final = ("child.started", "child.spawned")
 
 
@@ -52,6 +53,8 @@ async def told(execution: WorkflowExecution) -> Found | None:
     if execution.workflow_type != RUN or said is None or still is None:
         return None
     row = moved(RunRow(**{"input": "", **still}, status="ready"), said["row"])
+    if row.status == "running" and 0 < execution.history_length <= _UNTAKEN:
+        row.status = "ready"
     _judge(row, execution)
     questions = {each["id"]: ApprovalRow(**each) for each in said["questions"]}
     return Found(row, None, [], {} if row.status in FINISHED else questions)
