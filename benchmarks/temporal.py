@@ -1,4 +1,4 @@
-"""Holdfast on Temporal against a hand-written workflow with the same activities: python benchmarks/temporal.py [--quick]
+"""Holdfast on Temporal against a hand-written workflow with the same activities: `python benchmarks/temporal.py --quick`.
 
 Both have one worker in this process, on the same development server, and take turns. What is told is the ratio of each round.
 """
