@@ -46,6 +46,7 @@ MEASUREMENTS = {
     18: "schedules",
     19: "queues",
     20: "reducers",
+    21: "dashboard",
     22: "followers",
 }
 HEADS = ("", "what", "measured", "ratio", "target", "")

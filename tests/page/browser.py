@@ -6,7 +6,7 @@ import os
 import shutil
 from contextlib import contextmanager
 
-import pytest
+from playwright.sync_api import sync_playwright
 
 FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -20,6 +20,8 @@ KNOWN = ("Permissions-Policy", "Failed to load resource")  # what the browser it
 
 def missing(what):
     """Skip loudly, or fail where the machine must have it."""
+    import pytest
+
     if os.environ.get("CI"):
         pytest.fail(what)
     pytest.skip(what)
@@ -30,8 +32,7 @@ def chromium():
     """A browser; each page of it is somebody of their own."""
     if shutil.which(CHROMIUM) is None:
         missing("chromium is not installed, so the page is not tested: apt-get install chromium")
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as driver:
+    with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
         yield browser
         browser.close()

@@ -218,7 +218,7 @@ def bare(folder: Path, prepare: Callable[[str], Awaitable[Any]] | None = None, s
     try:
         if prepare is not None:
             with ThreadPoolExecutor(1) as other:
-                other.submit(lambda: asyncio.run(prepare(made.url))).result(150)
+                other.submit(lambda: asyncio.run(prepare(made.url))).result(900)
         made.token("ana", groups=["editors"])
         made.serve(0, *serve)
         yield made

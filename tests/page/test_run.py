@@ -166,6 +166,21 @@ def test_the_other_sides_of_a_run_are_there(visit):
     expect(page.locator(".talk .across")).to_have_count(1)
 
 
+def test_a_journal_is_read_once_while_nothing_is_new(visit):
+    """However often the page looks whether something is."""
+    page = visit("ana").page
+    asked = []
+    page.on("request", lambda request: asked.append(request.url) if "dropped=true" in request.url else None)
+    page.clock.install()
+    page.goto("/runs/otters-2026-07/journal")
+    page.wait_for_selector(".ev-row[data-seq]")
+    first = page.locator(".ev-row[data-seq]").first
+    first.evaluate("row => { row.isTheSame = true; }")
+    page.clock.run_for(5_000)
+    assert first.evaluate("row => row.isTheSame")
+    assert len(asked) == 1
+
+
 def test_a_run_on_a_phone_is_strips_and_a_sheet(visit):
     page = visit("ana", phone=True).goto("/runs/otters-2026-07", ".dw-row")
     expect(page.locator(".across")).to_have_text(re.compile(r"fox was killed\s*heron went on after"))

@@ -186,6 +186,15 @@ def test_many_runs_are_cancelled_together_and_those_that_refuse_say_why(stage, v
     assert {id for id, reason in reasons.items() if "enough of them" in reason} == {"many-0", "many-2"}
 
 
+def test_questions_are_followed_from_now_on(visit):
+    """Those that were asked before are counted; they do not come once more, each."""
+    page = visit("ana").page
+    with page.expect_request("**/api/events?kinds=approval&after=*") as stream:
+        page.goto("/runs")
+    last = page.evaluate("fetch('/api/runs?limit=1').then(answer => answer.json()).then(told => told.position)")
+    assert 0 < int(stream.value.url.rpartition("=")[2]) <= last
+
+
 def test_one_field_finds_runs_questions_and_agents(visit):
     page = visit("ana").goto("/runs", "tr[data-row]")
     page.keyboard.press("/")

@@ -1,10 +1,11 @@
 """The scripts of the page without a browser: their own tests, what they may not do, and how large they are."""
 
-import gzip
 import re
 
 import pytest
 from tests.page.node import HERE, STATIC, run
+
+from holdfast.http.page import Page
 
 SCRIPTS = sorted(STATIC.glob("js/**/*.js"))
 FORBIDDEN = {
@@ -46,34 +47,56 @@ def test_no_style_is_in_the_markup_and_no_colour_outside_the_tokens():
 
 
 FIRST = 60_000  # bytes of gzip before a view is there
-LARGER = {"run.js": 95_000}  # its picture, its details and its words
-IN_ALL = 190_000
+LARGER = {"run.js": 90_000}  # its picture, its details and its words
+IN_ALL = 165_000
 
 
 def imported(script, found):
     """A script and all that it imports before it runs."""
     if script not in found:
         found.add(script)
-        for name in re.findall(
-            r'^(?:import|export)[^"]*? from "(\./[^"]+|\.\./[^"]+)"', script.read_text(), flags=re.MULTILINE
-        ):
+        for name in re.findall(r'^(?:import|export)[^"]*? from "([^"]+)"', script.read_text(), flags=re.MULTILINE):
             imported((script.parent / name).resolve(), found)
     return found
 
 
+def always():
+    """What every view needs: the document, what it links to, and all that its script imports."""
+    named = re.findall(r'(?:href|src)="static/([^"]+)"', (STATIC / "index.html").read_text())
+    return {STATIC / "index.html", *(STATIC / each for each in named)} | imported(STATIC / "js" / "app.js", set())
+
+
 def test_the_page_is_small():
     """Whichever view is opened first, and all of it together, as gzip."""
-    sizes = {each.resolve(): len(gzip.compress(each.read_bytes())) for each in STATIC.rglob("*") if each.is_file()}
-    always = {
-        each
-        for each in sizes
-        if each.name in re.findall(r"[\w-]+\.(?:css|js|svg)", (STATIC / "index.html").read_text())
-    }
+    page = Page(STATIC)
+    sizes = {each: len(page._file(str(each.relative_to(STATIC))).small) for each in STATIC.rglob("*") if each.is_file()}
     for view in (STATIC / "js" / "views").glob("*.js"):
-        files = imported(view.resolve(), imported((STATIC / "js" / "app.js").resolve(), set(always)))
-        sheets = re.findall(r'styled\([^"]*"(\w+)"\)', view.read_text())
-        first = sum(sizes[each] for each in files) + sum(
-            sizes[(STATIC / "css" / f"{each}.css").resolve()] for each in sheets
-        )
+        files = imported(view, always())
+        files |= {STATIC / "css" / f"{name}.css" for name in re.findall(r'styled\([^"]*"(\w+)"\)', view.read_text())}
+        first = sum(sizes[each] for each in files)
         assert first < LARGER.get(view.name, FIRST), f"{view.name}: {first}"
     assert sum(sizes.values()) < IN_ALL, sum(sizes.values())
+
+
+def test_what_every_view_imports_is_asked_for_at_once():
+    """The document names all of it, so that no script is read to find the next."""
+    preloaded = re.findall(r'rel="modulepreload" href="static/(js/[^"]+)"', (STATIC / "index.html").read_text())
+    shell = imported(STATIC / "js" / "app.js", set())
+    assert sorted([*preloaded, "js/app.js"]) == sorted(str(each.relative_to(STATIC)) for each in shell)
+
+
+def test_browsers_get_the_code_on_the_lines_where_it_stands(tmp_path):
+    """A remark that has lines of its own leaves them empty. None is inside of a text: no text has two lines."""
+    page = Page(STATIC)
+    for file in (*SCRIPTS, *STATIC.glob("css/*.css")):
+        given, code = (
+            file.read_text().splitlines(),
+            page._file(str(file.relative_to(STATIC))).body.decode().splitlines(),
+        )
+        assert len(given) == len(code)
+        left_out = [line.lstrip() for line, sent in zip(given, code, strict=True) if sent != line]
+        assert all(line.startswith(("//", "/*", "*")) for line in left_out), file.name
+        assert not any(line.lstrip().startswith("//") for line in code), file.name
+        assert file.suffix == ".css" or all(line.replace("```", "").count("`") % 2 == 0 for line in given), file.name
+    (tmp_path / "a.js").write_text("/* 1 */ a(); /* 2 */\nb(); // 3\n  /** 4\n   */\n// 5\nc(`// 6`);\n")
+    assert Page(tmp_path)._file("a.js").body == b"/* 1 */ a(); /* 2 */\nb(); // 3\n\n\n\nc(`// 6`);\n"

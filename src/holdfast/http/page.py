@@ -60,6 +60,12 @@ _TYPES: Final = {
     ".woff2": "font/woff2",
 }
 _PACKED: Final = (".png", ".woff2")  # no smaller by gzip
+# Comments that have lines of their own: people read them in the files, and browsers need none of them. The lines stay, empty, so
+# that an error names the line of the file.
+_REMARKS: Final = {
+    ".css": re.compile(rb"^[ \t]*/\*(?:(?!\*/).)*\*/[ \t]*$", re.MULTILINE | re.DOTALL),
+    ".js": re.compile(rb"^[ \t]*(?://[^\n]*|/\*(?:(?!\*/).)*\*/[ \t]*)$", re.MULTILINE | re.DOTALL),
+}
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*", re.ASCII)
 _BASE: Final = re.compile(rb"<base\b[^>]*>")
 FOLDER: Final = Path(__file__).parent / "static"
@@ -99,7 +105,7 @@ class Page:
         if found is None:
             return answer(Refused("unknown_path", "this installation has no dashboard: its files are missing"))
         base = f'<base href="{escape(mount_of(request.scope))}/">'.encode()
-        return _sent(request, _made(found.mark, _BASE.sub(lambda _: base, found.body, count=1)), ".html")
+        return _sent(request, _made(found.mark, _BASE.sub(lambda _: base, found.body, count=1), ".html"), ".html")
 
     async def static(self, request: Request) -> Response:
         """Answer with a file, if there is one of this name."""
@@ -121,14 +127,16 @@ class Page:
             mark = found.st_mtime_ns, found.st_size
             kept = self._read.get(name)
             if kept is None or kept.mark != mark:
-                kept = self._read[name] = _made(mark, path.read_bytes(), pack=path.suffix not in _PACKED)
+                kept = self._read[name] = _made(mark, path.read_bytes(), path.suffix)
         except OSError:
             return None
         return kept
 
 
-def _made(mark: tuple[int, int], body: bytes, *, pack: bool = True) -> _File:
-    small = gzip.compress(body, 6, mtime=0) if pack else b""
+def _made(mark: tuple[int, int], body: bytes, suffix: str) -> _File:
+    if suffix in _REMARKS:
+        body = _REMARKS[suffix].sub(lambda found: b"\n" * found[0].count(b"\n"), body)
+    small = b"" if suffix in _PACKED else gzip.compress(body, 9, mtime=0)
     return _File(mark, body, small if len(small) < len(body) else b"", sha256(body).hexdigest()[:32])
 
 

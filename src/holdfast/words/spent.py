@@ -44,7 +44,7 @@ class Spent:
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Spent:
         """Read the data of an event, which may say more."""
-        return cls(**{field.name: data[field.name] for field in fields(cls) if field.name in data})
+        return cls(**{name: data[name] for name in _FIELDS if name in data})
 
     @classmethod
     def from_row(cls, row: Sequence[int | None]) -> Spent:
@@ -54,7 +54,8 @@ class Spent:
 
     def row(self) -> tuple[int, ...]:
         """As the store sums it."""
-        return (round(self.usd * NANOS), *(getattr(self, field.name) for field in fields(self)[1:]))
+        counts = self.input_tokens, self.output_tokens, self.model_calls, self.unpriced, self.steps
+        return (round(self.usd * NANOS), *counts)
 
     def noted(self) -> dict[str, Any]:
         """As an event says it: only what there is."""
@@ -81,6 +82,7 @@ class Spent:
         return self.cost or count(self.steps, "step")
 
 
+_FIELDS: Final = tuple(field.name for field in fields(Spent))
 NOTHING: Final = Spent()
 
 

@@ -32,6 +32,7 @@ const context = (params) => ({ params, query: new URLSearchParams(location.searc
 
 async function route() {
   const { view: name, params } = viewOf(location.pathname.slice(base.pathname.length));
+  if (name !== "home") viewNamed(name).catch(() => {}); // it comes while the server says who looks
   if (name !== "sign-in" && !get("me") && !(await known())) return;
   if (name === "home") return go(get("me").question ? path("approvals", get("me").question) : may("read") ? "runs" : "approvals", { replace: true });
   if (view?.name === name && view.opened?.changed?.(context(params)) === true) return;
@@ -42,7 +43,7 @@ async function route() {
   title();
   let module;
   try {
-    module = await import(name === "lost" ? "./views/lost.js" : `./views/${name}.js`);
+    module = await viewNamed(name);
   } catch (error) {
     if (view === own) swap(shell.main, h("div.head", h("h1", TITLES[name] ?? "Page")), problem({ code: "offline", message: "This part of the page could not be read.", hint: String(error.message) }, route));
     return;
@@ -53,7 +54,10 @@ async function route() {
   swap(shell.main, own.opened.element);
   if (before && before.name !== name && !document.activeElement.closest("input, dialog")) shell.main.focus({ preventScroll: true }); // not from somebody who types
   if (before) scrollTo(0, 0);
+  began(); // after what the view asks for itself
 }
+
+const viewNamed = (name) => import(`./views/${name}.js`);
 
 function close(before) {
   before?.opened?.close?.();
@@ -65,7 +69,6 @@ async function known() {
   if (answer.ok) {
     if (/^#(code|link)=/.test(location.hash)) history.replaceState(null, "", location.pathname + location.search); // who is in needs no door
     set({ me: answer.data });
-    began();
     return true;
   }
   if (answer.status === 401) {
@@ -83,9 +86,9 @@ let following = false;
 async function began() {
   if (following || !may("read") || get("me").question) return;
   following = true;
+  const first = await read("api/runs?limit=1"); // for the place behind the last event
   await counted();
-  const first = await read("api/events?limit=1&kinds=approval");
-  if (first.ok) inbox(() => heard(), first.data.position ?? 0);
+  if (first.ok) inbox(() => heard(), first.data.position);
   else setInterval(() => document.hidden || counted(), 15_000);
 }
 

@@ -47,7 +47,7 @@ export function open(context) {
     if (!narrow && !params.id) {
       const first = lists.mine[0] ?? lists.others[0];
       if (first) one(first.id);
-      else swap(right, h("article.question.none", h("div.empty", h("h2", "Nothing waits for a person"), h("p.dim", "Questions of agents, steps in doubt, budgets and loops appear here the moment they are asked."))));
+      else swap(right, h("article.question.none", h("div.empty", h("h1", "Nothing waits for a person"), h("p.dim", "Questions of agents, steps in doubt, budgets and loops appear here the moment they are asked."))));
     }
     if (narrow && !params.id) draw();
   };

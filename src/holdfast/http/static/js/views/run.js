@@ -13,7 +13,7 @@ import { filter, rowSentence } from "./run/rows.js";
 import { legend, timeline } from "./run/timeline.js";
 
 const TABS = ["timeline", "conversation", "journal", "data", "streams", "audit"];
-const DAY = 86_400_000, BUSY = 50, SLOW_MS = 100;
+const DAY = 86_400_000, APART_MS = 100;
 const talks = (model) => model.journal.modelCalls > 0 || (model.info?.spent?.model_calls ?? 0) > 0;
 
 export function open(context) {
@@ -21,7 +21,7 @@ export function open(context) {
   const { narrow, go, say } = context;
   const { id } = params;
   const view = { closed: new Set(), opened: new Set(), fits: null, since: 0, dropped: false, trueTime: query.get("time") === "true", zoom: 1, offset: 0, chosen: query.get("at") };
-  let tab = params.tab ?? "timeline", body = null, side = null, sheet = null, frame = 0, last = 0, heard = 0, beats = 0, chosenFirst = query.has("at"), known = null, closed = false;
+  let tab = params.tab ?? "timeline", body = null, side = null, sheet = null, frame = 0, last = 0, later = 0, chosenFirst = query.has("at"), known = null, closed = false;
 
   const acts = {
     choose, toggle, go, fork: (call) => top.fork(call), markdown,
@@ -38,33 +38,34 @@ export function open(context) {
   const beat = setInterval(() => {
     if (document.hidden || !model.info || model.over) return;
     model.settle();
-    schedule();
+    soon();
   }, 1000);
-  const off = on(["line"], () => schedule());
+  const off = on(["line"], () => soon());
 
-  // Drawing: at most once in a frame, and ten times a second while many events come
+  // Drawing: at most once in a frame; and what comes by itself, however much it is, ten times a second
 
   function changed(why) {
     if (why === "live") {
-      const now = performance.now();
-      heard = now - beats > 1000 ? 1 : heard + 1;
-      if (heard === 1) beats = now;
       const tears = model.journal.tears.length;
       if (known !== null && tears > known) say(`${id} was interrupted and goes on`);
       known = tears;
     } else if (model.whole) known ??= model.journal.tears.length;
-    schedule();
+    soon();
+  }
+
+  function soon() {
+    later ||= setTimeout(schedule, Math.max(APART_MS - (performance.now() - last), 0));
   }
 
   function schedule() {
-    if (frame) return;
-    const wait = heard > BUSY ? Math.max(SLOW_MS - (performance.now() - last), 0) : 0;
-    frame = wait ? setTimeout(() => requestAnimationFrame(draw), wait) : requestAnimationFrame(draw);
+    frame ||= requestAnimationFrame(draw);
   }
 
   function draw() {
-    frame = 0;
+    clearTimeout(later);
+    frame = later = 0;
     last = performance.now();
+    body?.measure?.(); // what is read of the layout is read before anything is written
     if (model.problem && !model.info) return void swap(element, h("div.head", h("h1.mono", id)), problem(model.problem, () => { swap(element, top.element, nav, main); model.begin(); }));
     if (!model.info) return;
     if (!chosenFirst && model.whole) first();
@@ -260,6 +261,7 @@ export function open(context) {
       closed = true;
       clearInterval(beat);
       cancelAnimationFrame(frame);
+      clearTimeout(later);
       off();
       model.close();
       body?.close();

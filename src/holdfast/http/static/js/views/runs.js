@@ -12,7 +12,9 @@ import { needsBox } from "./runs/needs.js";
 import { card, line } from "./runs/rows.js";
 
 const PAGE = 100;
-const CHUNK = 20; // rows that come into the page, and leave it, together
+const CHUNK = 10; // rows that come into the page, and leave it, together
+const BEYOND = 500; // pixels below and above what can be seen, in which rows are there already
+const HIGH = 47; // of a row, until it was there
 const LATELY = "run,approval,child,step.retrying,step.failed,progress,plan,timer.set,budget,conversation.entered,message.received".split(",");
 const HEADS = [["State"], ["Run"], ["What happens"], ["Life"], ["Progress"], ["Spent", "num"], ["Age", "num"]];
 
@@ -26,7 +28,7 @@ export function open(context) {
 
 class List {
   constructor(context) {
-    Object.assign(this, { context, rows: new Map(), pages: [], chosen: new Set(), all: false, news: new Set(), anchor: null, timers: [], asking: 0, counts: null, following: null });
+    Object.assign(this, { context, rows: new Map(), chunks: [], pages: [], chosen: new Set(), all: false, news: new Set(), anchor: null, timers: [], asking: 0, counts: null, following: null });
     this.read();
     this.head = h("div.head");
     this.needs = h("div");
@@ -40,7 +42,8 @@ class List {
     const filters = h("div.filters", this.states);
     this.element = h("div.runs-view", this.head, this.needs,
       context.narrow ? [filters, this.query, this.trouble, this.newer, this.body, this.foot] : h("section.panel.list", filters, this.query, this.trouble, this.newer, this.body, this.foot), this.many);
-    this.watch = new IntersectionObserver((seen) => seen.forEach((each) => this.#shows(each)), { rootMargin: "700px 0px" });
+    this.scrolled = () => (this.frame ||= requestAnimationFrame(() => this.#show()));
+    for (const each of ["scroll", "resize"]) addEventListener(each, this.scrolled, { passive: true });
     this.#keys();
   }
 
@@ -88,6 +91,7 @@ class List {
     this.following = null;
     this.timers.forEach(clearInterval);
     this.rows.clear();
+    this.chunks = [];
     this.pages = [];
     this.news.clear();
     this.chosen.clear();
@@ -114,7 +118,8 @@ class List {
     clearTimeout(this.again);
     clearTimeout(this.waiting);
     this.timers.forEach(clearInterval);
-    this.watch.disconnect();
+    for (const each of ["scroll", "resize"]) removeEventListener(each, this.scrolled);
+    cancelAnimationFrame(this.frame);
   }
 
   async more() {
@@ -156,44 +161,69 @@ class List {
     return h("table.runs", h("thead", h("tr", h("th.pick", { scope: "col" }, may("write") && every), HEADS.map(([text, kind]) => h("th", { scope: "col", class: kind }, text)))));
   }
 
-  // Rows are put into chunks; a chunk far from what is seen keeps its height and gives its elements back.
+  // Rows are put into chunks. Those near to what is seen are in the page; in the place of the others there is room.
   #add(runs) {
     const fresh = (this.tree ? ordered(runs) : runs.map((run) => [run, 0])).filter(([run]) => !this.rows.has(run.id));
     for (let at = 0; at < fresh.length; at += CHUNK) {
-      const chunk = h(this.context.narrow ? "li.chunk" : "tbody");
-      chunk.entries = fresh.slice(at, at + CHUNK).map(([run, depth]) => {
-        const entry = { run, depth, row: null, chunk };
-        this.rows.set(run.id, entry);
-        return entry;
-      });
-      this.place.append(chunk);
-      this.#fill(chunk);
-      this.watch.observe(chunk);
+      const chunk = { element: h(this.context.narrow ? "li.chunk" : "tbody"), entries: fresh.slice(at, at + CHUNK).map(([run, depth]) => ({ run, depth, row: null })), isShown: false };
+      chunk.high = chunk.entries.length * HIGH;
+      for (const entry of chunk.entries) this.rows.set(entry.run.id, entry);
+      this.chunks.push(chunk);
     }
+    this.#show();
+  }
+
+  #show() {
+    this.frame = 0;
+    if (!this.chunks.length) return;
+    // All of the layout is read first.
+    let top = this.place.getBoundingClientRect().top;
+    for (const chunk of this.chunks) if (chunk.isShown) chunk.high = chunk.element.offsetHeight || chunk.high;
+    const near = this.chunks.map((chunk) => {
+      const from = top;
+      top += chunk.high;
+      return (from < innerHeight + BEYOND && top > -BEYOND) || (chunk.isShown && chunk.element.contains(document.activeElement));
+    });
+    if (this.chunks.every((chunk, nth) => chunk.isShown === near[nth]) && this.laid === this.chunks.length) return;
+    this.laid = this.chunks.length;
+    for (const room of this.place.querySelectorAll(":scope > .room")) room.remove();
+    this.chunks.forEach((chunk, nth) => (near[nth] ? this.#fill(chunk) : this.#empty(chunk)));
+    let before = this.place.tHead ?? null, room = 0;
+    const stand = (element) => {
+      const next = before ? before.nextSibling : this.place.firstChild;
+      if (next !== element) this.place.insertBefore(element, next);
+      before = element;
+    };
+    this.chunks.forEach((chunk, nth) => {
+      if (!chunk.isShown) room += chunk.high;
+      if (room && (chunk.isShown || nth === this.chunks.length - 1)) room = void stand(this.#room(room)) ?? 0;
+      if (chunk.isShown) stand(chunk.element);
+    });
+    if (near.at(-1) && !this.end) this.more();
+  }
+
+  #room(high) {
+    const height = { style: { height: `${Math.round(high)}px` } };
+    return this.context.narrow ? h("li.room", height) : h("tbody.room", h("tr", h("td", { colspan: 8, ...height })));
   }
 
   #fill(chunk) {
-    if (chunk.filled) return;
-    chunk.filled = true;
+    if (chunk.isShown) return;
+    chunk.isShown = true;
     const make = this.context.narrow ? card : line;
     const made = chunk.entries.map((entry) => {
       entry.row = make(entry.run, { chosen: this.chosen.has(entry.run.id), depth: entry.depth, pick: (id, event) => this.pick(id, event.shiftKey), opens: (id) => this.context.go(path("runs", id)) });
       entry.row.dim(Boolean(entry.gone));
       return entry.row.element;
     });
-    swap(chunk, this.context.narrow ? h("ul", made) : made);
+    swap(chunk.element, this.context.narrow ? h("ul", made) : made);
   }
 
-  #shows({ target, isIntersecting, boundingClientRect }) {
-    if (isIntersecting) {
-      this.#fill(target);
-      if (target === this.place.lastElementChild && !this.end) this.more();
-    } else if (target.filled && !target.contains(document.activeElement) && boundingClientRect.height) {
-      target.filled = false;
-      target.entries.forEach((entry) => (entry.row = null));
-      const height = { style: { height: `${Math.round(boundingClientRect.height)}px` } };
-      swap(target, this.context.narrow ? h("div", height) : h("tr", h("td.room", { colspan: 8, ...height })));
-    }
+  #empty(chunk) {
+    if (!chunk.isShown) return;
+    chunk.isShown = false;
+    chunk.element.remove();
+    for (const entry of chunk.entries) entry.row = null;
   }
 
   // Living
@@ -221,7 +251,7 @@ class List {
     const dirty = this.dirty ?? new Set();
     this.dirty = null;
     const began = performance.now();
-    const seen = new Set([...this.place.children].filter((each) => each.filled && each.entries).flatMap((each) => each.entries.map((entry) => entry.run.id)));
+    const seen = new Set(this.chunks.filter((each) => each.isShown).flatMap((each) => each.entries.map((entry) => entry.run.id)));
     const wanted = this.pages.filter((page, at) => at === 0 || page.ids.some((id) => seen.has(id) && (dirty.has(id) || !this.rows.get(id)?.run.finished_at)));
     const own = this.asking;
     for (const page of wanted.slice(0, 3)) {
@@ -265,7 +295,7 @@ class List {
 
   #tick() {
     if (document.hidden || get("line").how === "lost") return;
-    for (const chunk of this.place?.children ?? []) if (chunk.filled && chunk.entries) chunk.entries.forEach((entry) => entry.row?.tick());
+    for (const entry of this.rows.values()) entry.row?.tick();
   }
 
   async #count() {

@@ -34,9 +34,9 @@ export function data(model) {
   }
 
   async function checkpoints() {
+    if (!model.journal.checkpoints.length) return void swap(stored, h("p.dim", "none"));
     const answer = await read(model.url("checkpoints"));
-    const all = answer.ok ? answer.data.checkpoints : model.journal.checkpoints.map((each) => ({ ...each, size: null }));
-    if (!all.length) return void swap(stored, h("p.dim", "none"));
+    const all = answer.ok ? answer.data.checkpoints : model.journal.checkpoints;
     swap(stored, h("ol.stored", [...all].reverse().map((each, nth, list) => {
       const inside = h("div.stored-in"), before = list[nth + 1];
       let filled = false;
@@ -48,7 +48,7 @@ export function data(model) {
         if (own.error) return void swap(inside, problem(own.error));
         swap(inside, last && !last.error ? h("section", h("h3", `Since checkpoint ${before.era}`), readable(last.value) === readable(own.value) ? h("p.dim", "the same") : diff(readable(last.value), readable(own.value), "What changed")) : null, h("section", h("h3", "State"), value(own.value ?? null)));
       };
-      const made = h("details", { ontoggle: (event) => event.target.open && open() }, h("summary", h("span.strong", `Checkpoint ${each.era ?? ""}`), h("span.dim.mono", `seq ${each.seq}`), h("span.dim", clock(each.at)), each.size === null || each.size === undefined ? null : h("span.dim", bytes(each.size)), h("a.link", { href: path("runs", model.id, "journal", { at: each.seq }) }, "journal")), inside);
+      const made = h("details", { ontoggle: (event) => event.target.open && open() }, h("summary", h("span.strong", `Checkpoint ${each.era ?? ""}`), h("span.dim.mono", `seq ${each.seq}`), h("span.dim", clock(each.at)), each.size === undefined ? null : h("span.dim", bytes(each.size)), h("a.link", { href: path("runs", model.id, "journal", { at: each.seq }) }, "journal")), inside);
       if (nth === 0) {
         made.open = true;
         open();

@@ -73,7 +73,7 @@ function stampOf(model, found) {
   if (found.call) return `${found.call.seq} ${found.call.state} ${found.call.began} ${model.streams.length}`;
   if (found.tear) return `${found.tear.seq} ${model.journal.events}`;
   if (found.step) return found.step;
-  return found.seq !== undefined ? `${found.seq}` : `${model.journal.changes} ${model.info?.status} ${model.info?.updated_at}`;
+  return found.seq !== undefined ? `${found.seq}` : JSON.stringify([planOf(model), model.info?.status, model.info?.updated_at, model.outline ? model.outline.now : found.row && model.journal.changes]);
 }
 
 const head = (sign, name, seq, link) =>

@@ -5,6 +5,7 @@ import { h, path, swap } from "../../dom.js";
 import { KINDS, told, toneOf } from "../../events.js";
 import { copied, icon, problem, tree, value } from "../../parts.js";
 import { clock, count, day, exact, many, ms } from "../../say.js";
+import { windowOn } from "./window.js";
 
 const ROW = 28, PAGE = 200, PAGES = 24, BEYOND = 10;
 const FAMILIES = [...new Set(KINDS.map((kind) => kind.split(".")[0]))];
@@ -13,9 +14,11 @@ export function history(model, at, acts) {
   const list = h("div.ev-rows", { role: "list", "aria-label": "Events" }), side = h("aside.panel.side.ev-side", { "aria-label": "Event" }), total = h("span.dim");
   const words = h("input", { type: "search", placeholder: "Filter: text, key or name", "aria-label": "Filter events", oninput: () => filtered() });
   const kind = h("select.text.ev-kind", { "aria-label": "Kind", onchange: () => filtered() }, h("option", { value: "" }, "all kinds"), FAMILIES.map((each) => h("option", { value: each }, each)));
-  const scroller = h("div.ev-scroll", { tabIndex: -1, onscroll: () => (frame ||= requestAnimationFrame(paint)) }, list);
+  const scroller = h("div.ev-scroll", { tabIndex: -1, onscroll: () => (frame ||= requestAnimationFrame(scrolled)) }, list);
   const dropped = h("input", { type: "checkbox", onchange: () => filtered() });
   const element = h("div.run-body", h("section.panel.ev-panel", h("header.ev-tools", h("div.mini-find", icon("filter"), words), kind, h("label.ev-drop", dropped, "taken out too"), h("span.gap"), total), scroller), side);
+  const rows = windowOn(list, { high: ROW });
+  let top = 0, high = 0; // of what is in sight
   let pages = new Map(), loading = new Set(), found = null, chosen = at === null ? null : Number(at), frame = 0, timer = 0, shown = null, version = 0, over = false;
 
   const length = () => (found ? found.length : (model.info?.events ?? model.journal.next));
@@ -23,39 +26,44 @@ export function history(model, at, acts) {
   function draw() {
     total.textContent = found ? `${many(found.length, "event")}${over ? "" : " and more"}` : many(length(), "event");
     list.style.setProperty("height", `${length() * ROW}px`);
-    pages.delete(Math.floor(Math.max(length() - 1, 0) / PAGE)); // the last page may have grown
+    paint();
+  }
+
+  /** Read where one looks, before anything is written. */
+  function measure() {
+    [top, high] = [scroller.scrollTop, scroller.clientHeight];
+  }
+
+  function scrolled() {
+    frame = 0;
+    measure();
     paint();
   }
 
   function paint() {
-    frame = 0;
-    const first = Math.max(Math.floor(scroller.scrollTop / ROW) - BEYOND, 0), last = Math.min(first + Math.ceil(scroller.clientHeight / ROW) + 2 * BEYOND, length());
-    const made = [];
-    for (let nth = first; nth < last; nth += 1) {
+    const first = Math.max(Math.floor(top / ROW) - BEYOND, 0), last = Math.min(first + Math.ceil(high / ROW) + 2 * BEYOND, length());
+    rows.show(first, last, (nth) => {
       const event = found ? found[nth] : pages.get(Math.floor(nth / PAGE))?.[nth % PAGE];
       if (!event && !found) load(Math.floor(nth / PAGE));
-      made.push(row(event, nth));
-    }
+      return { key: nth, stamp: event ? `${event.seq} ${event.dropped} ${event.seq === chosen}` : "", make: () => row(event) };
+    });
     if (found && last >= found.length - BEYOND && !over) more();
-    const focused = document.activeElement?.closest?.("[data-seq]")?.dataset.seq;
-    swap(list, made);
-    if (focused) list.querySelector(`[data-seq="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
   }
 
-  function row(event, nth) {
-    const props = { style: { top: `${nth * ROW}px` }, role: "listitem" };
-    if (!event) return h("div.ev-row.ghosted", props, h("i.ghost"));
-    return h("button.ev-row", { ...props, type: "button", class: `tone-${toneOf(event)}${event.dropped !== null && event.dropped !== undefined ? " dropped" : ""}${event.seq === chosen ? " chosen" : ""}`, data: { seq: event.seq, row: "1" }, "aria-current": event.seq === chosen ? "true" : undefined, onclick: () => pick(event.seq) },
+  function row(event) {
+    if (!event) return h("div.ev-row.ghosted", { role: "listitem" }, h("i.ghost"));
+    return h("button.ev-row", { role: "listitem", type: "button", class: `tone-${toneOf(event)}${event.dropped !== null && event.dropped !== undefined ? " dropped" : ""}${event.seq === chosen ? " chosen" : ""}`, data: { seq: event.seq, row: "1" }, "aria-current": event.seq === chosen ? "true" : undefined, onclick: () => pick(event.seq) },
       h("span.ev-seq", count(event.seq)), h("span.ev-at", { title: exact(event.at) }, clock(ms(event.at), true)), h("span.ev-kind-name", event.kind), h("span.ev-key.cut", event.key ?? ""), h("span.ev-says.cut", told(event)));
   }
 
   async function load(page) {
-    if (loading.has(page) || pages.has(page)) return;
+    const upTo = length();
+    if (loading.has(page) || pages.get(page)?.upTo >= upTo) return; // the last page may have grown since it was read
     loading.add(page);
     const answer = await read(path("api", "runs", model.id, "events", { after: page * PAGE, limit: PAGE, dropped: "true" }));
     loading.delete(page);
     if (!answer.ok) return void swap(total, problem(answer.error));
-    const own = [];
+    const own = Object.assign([], { upTo });
     for (const event of answer.data.events) own[event.seq - page * PAGE] = event;
     pages.set(page, own);
     if (pages.size > PAGES) pages.delete(pages.keys().next().value);
@@ -69,7 +77,7 @@ export function history(model, at, acts) {
       version += 1;
       found = words.value.trim() || kind.value || dropped.checked ? [] : null;
       over = false;
-      scroller.scrollTop = 0;
+      scroller.scrollTop = top = 0;
       if (found) more();
       draw();
     }, 200);
@@ -115,18 +123,22 @@ export function history(model, at, acts) {
   show();
   queueMicrotask(() => {
     draw();
-    if (chosen !== null) scroller.scrollTop = Math.max(chosen * ROW - scroller.clientHeight / 2, 0);
+    measure();
+    if (chosen !== null) scroller.scrollTop = Math.max(chosen * ROW - high / 2, 0);
+    scrolled();
   });
   return {
     element,
     draw,
+    measure,
     move(by) {
       const nth = found ? found.findIndex((event) => event.seq === chosen) : (chosen ?? -1), next = Math.min(Math.max(nth + by, 0), length() - 1), event = found ? found[next] : { seq: next };
       if (!event) return;
-      const top = next * ROW;
-      if (top < scroller.scrollTop + ROW || top > scroller.scrollTop + scroller.clientHeight - 2 * ROW) scroller.scrollTop = Math.max(top - scroller.clientHeight / 2, 0);
+      const place = next * ROW;
+      if (place < top + ROW || place > top + high - 2 * ROW) scroller.scrollTop = Math.max(place - high / 2, 0);
+      measure();
       pick(event.seq);
-      list.querySelector(`[data-seq="${event.seq}"]`)?.focus({ preventScroll: true });
+      rows.of(next)?.focus({ preventScroll: true });
     },
     close() {
       cancelAnimationFrame(frame);

@@ -88,6 +88,7 @@ export class Journal {
     this.checkpoints = []; // [{seq, era, at}]
     this.flags = []; // [{sort: "message"|"note"|"low"|"foreign"|"control", seq, at, text}]
     this.spendings = []; // [at, usd] of each event that spent
+    this.partial = false; // it begins in the middle, so nobody knows how many outcomes were before
     this.next = 0; // the number behind the last event
     this.events = 0;
     this.calls = 0;
@@ -145,8 +146,7 @@ export class Journal {
   /** Take in one event; they come in order. One that is known already is passed over. */
   add(event) {
     if (event.seq < this.next) return null;
-    const at = ms(event.at), data = event.data ?? {};
-    const seen = { seq: event.seq, kind: event.kind, key: event.key ?? null, at, data, epoch: event.epoch ?? null, dropped: event.dropped ?? null, preview: event.preview ?? null };
+    const seen = seenOf(event), { at, data } = seen;
     this.events += 1;
     this.changes += 1;
     this.firstAt ??= at;
@@ -171,9 +171,22 @@ export class Journal {
     return call;
   }
 
+  /** Note an event whose call is told by an outline: who carries the run, and how far it is, without the call itself. */
+  pass(event) {
+    if (event.seq < this.next) return;
+    const seen = seenOf(event);
+    this._carried(seen);
+    this.events += 1;
+    this.changes += 1;
+    this.next = event.seq + 1;
+    this.lastAt = Math.max(this.lastAt ?? seen.at, seen.at);
+    this._last.delete(seen.key);
+    this._forget(seen.key);
+  }
+
   /** When the agent asked for a call, as far as that is known: the moment of the last outcome that it had seen. */
   askedAt(call) {
-    if (call.asked === null) return null;
+    if (call.asked === null || this.partial) return null;
     return call.asked > 0 ? (this.outcomesAt[call.asked - 1] ?? null) : (this.startedAt ?? this.firstAt);
   }
 
@@ -189,7 +202,7 @@ export class Journal {
 
   /** The number of the outcome because of which a call was made; null for the first. */
   because(call) {
-    return call.asked > 0 ? (this.outcomesSeq[call.asked - 1] ?? null) : null;
+    return call.asked > 0 && !this.partial ? (this.outcomesSeq[call.asked - 1] ?? null) : null;
   }
 
   /** Show what the worker says runs now, until the next time this is called: [{key, name, input, attempt, began}]. */
@@ -398,6 +411,7 @@ export class Journal {
   }
 }
 
+const seenOf = ({ seq, kind, key, at, data, epoch, dropped, preview }) => ({ seq, kind, key: key ?? null, at: ms(at), data: data ?? {}, epoch: epoch ?? null, dropped: dropped ?? null, preview: preview ?? null });
 const name = (key, dropped) => (dropped === null ? key : `${key}\u0000${dropped}`);
 
 /** What a body that is held waits for: the words behind 'waits'. */

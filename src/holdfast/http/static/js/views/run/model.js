@@ -7,7 +7,7 @@ import { follow } from "../../live.js";
 import { get, set } from "../../store.js";
 import { ms, now } from "../../time.js";
 
-const PAGE = 1000, SLICE_MS = 5, AGAIN_MS = 1500, SETTLE_MS = 4000, LOOK_MS = 30_000, OUTLINE_MS = 5000, KEPT = 50, TEARS = 20;
+const PAGE = 1000, LAST = 200, SLICE_MS = 5, AGAIN_MS = 1500, SETTLE_MS = 4000, LOOK_MS = 30_000, OUTLINE_MS = 5000, KEPT = 50, TEARS = 20;
 export const HUGE = 5000; // events; above it the server folds, and the page reads only what is looked at
 const FINISHED = new Set(["completed", "failed", "cancelled", "moved"]);
 const RARE = ["run", "approval", "budget", "checkpoint", "foreign", "message", "note", "timer", "child", "plan", "progress"]; // what is read of a huge run besides its outline
@@ -15,6 +15,7 @@ const RARE = ["run", "approval", "budget", "checkpoint", "foreign", "message", "
 export class Run {
   constructor(id, changed) {
     Object.assign(this, { id, changed, info: null, arguments: null, streams: [], journal: new Journal(), children: new Map(), nested: new Map(), approvals: [], problem: null, whole: false, outline: null, closed: false, ended: false });
+    this.last = 0; // events of the end of a huge run, which are shown until it is folded
     this.values = new Map(); // the last values that were read, by number
     this.following = null;
     this.timer = 0;
@@ -45,10 +46,8 @@ export class Run {
     }
     this.told(answer.data);
     this.changed("info");
-    if ((this.info.events ?? 0) > HUGE && (await this.readOutline())) {
-      await this.pages(RARE);
-      await this.mend();
-    } else await this.pages();
+    if ((this.info.events ?? 0) > HUGE) await this.huge();
+    else await this.pages(this.anew());
     if (this.closed) return;
     this.whole = true;
     this.showOpen(answer.data.open);
@@ -72,7 +71,41 @@ export class Run {
     else if (this.over) this.journal.showOpen([]);
   }
 
-  async pages(kinds = null) {
+  /** A journal that has nothing yet. What was drawn stays until it has something. */
+  anew() {
+    const journal = new Journal();
+    journal.startedAt = ms(this.info.started_at);
+    return journal;
+  }
+
+  /** Read a huge run: its end at once, and then all of it, as the server folds it meanwhile. */
+  async huge() {
+    const end = this.journal.events ? null : this.end(), folded = this.readOutline();
+    await end;
+    if (!(await folded)) return this.closed ? undefined : this.pages(this.anew());
+    this.changed("events");
+    const journal = this.anew();
+    await this.pages(journal, RARE);
+    await this.mend(journal);
+    journal.next = Math.max(journal.next, this.outline.events); // what the outline has is not told again
+  }
+
+  async end() {
+    const answer = await read(this.url("events", { before: this.info.events, limit: LAST }));
+    if (this.closed || this.outline || !answer.ok) return;
+    const journal = this.anew();
+    journal.partial = true;
+    await this.fold(journal, answer.data.events);
+    this.last = answer.data.events.length;
+    this.show(journal);
+  }
+
+  show(journal) {
+    this.journal = journal;
+    this.changed("events");
+  }
+
+  async pages(journal, kinds = null) {
     let after = 0;
     for (;;) {
       const answer = await read(this.url("events", { after, limit: PAGE, kinds }));
@@ -81,21 +114,20 @@ export class Run {
         this.problem = answer.error;
         return this.changed("problem");
       }
-      await this.fold(answer.data.events);
-      if (answer.data.events.length < PAGE) {
-        this.journal.next = Math.max(this.journal.next, answer.data.next ?? 0);
-        return;
-      }
-      if (!after) this.changed("events"); // the beginning is shown at once, and all of it when it is there
+      await this.fold(journal, answer.data.events);
+      const isLast = answer.data.events.length < PAGE;
+      if (isLast) journal.next = Math.max(journal.next, answer.data.next ?? 0);
+      if (isLast || !after) this.show(journal); // the beginning is shown at once, and all of it when it is there
+      if (isLast) return;
       after = answer.data.next;
     }
   }
 
   /** Fold in pieces, so that the page stays quick while a long journal comes. */
-  async fold(events) {
+  async fold(journal, events) {
     let began = performance.now();
     for (const event of events) {
-      this.journal.add(event);
+      journal.add(event);
       if (performance.now() - began < SLICE_MS) continue;
       await new Promise((then) => setTimeout(then));
       began = performance.now();
@@ -111,14 +143,14 @@ export class Run {
   }
 
   /** Of a huge run only some events are read: what stood before a tear is looked up, and who carried it is told by its tears. */
-  async mend() {
-    const { tears } = this.journal, began = ms(this.info.started_at) ?? ms(this.info.created_at);
+  async mend(journal) {
+    const { tears } = journal, began = ms(this.info.started_at) ?? ms(this.info.created_at);
     await Promise.all(tears.slice(-TEARS).map(async (tear) => {
       const answer = await read(this.url("events", { before: tear.seq, limit: 1 }));
       if (answer.ok && answer.data.events.length) tear.from = ms(answer.data.events[0].at);
       tear.readBack = null;
     }));
-    this.journal.carriers = [...tears, null].map((tear, nth) => ({ owner: tear?.owner ?? tears[nth - 1]?.by ?? this.info.worker, epoch: tear?.epoch ?? null, from: tears[nth - 1]?.to ?? began, to: tear?.from ?? ms(this.info.finished_at) ?? this.journal.lastAt ?? began, ends: tear ? "killed" : "now" }));
+    journal.carriers = [...tears, null].map((tear, nth) => ({ owner: tear?.owner ?? tears[nth - 1]?.by ?? this.info.worker, epoch: tear?.epoch ?? null, from: tears[nth - 1]?.to ?? began, to: tear?.from ?? ms(this.info.finished_at) ?? journal.lastAt ?? began, ends: tear ? "killed" : "now" }));
   }
 
   outlineSoon() {
@@ -149,7 +181,9 @@ export class Run {
 
   hear(event) {
     if (event.kind === "run.retried") return this.reopen(); // what it took out is told by the pages alone
-    this.journal.add(event);
+    if (this.outline && !RARE.includes(event.kind.split(".")[0])) this.journal.pass(event);
+    else this.journal.add(event);
+    if (!this.outline && this.whole && this.journal.events > HUGE) return this.reopen(); // from now on the server folds it
     if (event.kind.startsWith("child.")) this.family();
     if (this.outline) this.outlineSoon();
     this.soon(event.kind.startsWith("run.") ? 0 : AGAIN_MS);
@@ -194,7 +228,8 @@ export class Run {
 
   reopen() {
     this.following?.close();
-    Object.assign(this, { journal: new Journal(), ended: false, whole: false, outline: null });
+    Object.assign(this, { ended: false, whole: false });
+    this.outline?.under.clear();
     set({ line: { ...get("line"), how: "live" } });
     this.begin();
   }

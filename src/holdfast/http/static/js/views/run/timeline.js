@@ -1,7 +1,8 @@
 // The timeline: tree and lanes on one grid. It is drawn from a model and keeps nothing but what is on the screen.
 //
-// Only rows that can be seen are in the page; their height is fixed, so the place of a row is a multiplication. Paper (pleats, lines
-// of time, tears) is drawn below and above the rows. No layout is read after something was written.
+// Only rows that can be seen are in the page, and only those that have changed are drawn anew. So the axis of a run that goes on reaches
+// a little further than now: until now is there, what has ended stays where it is. Paper (pleats, lines of time, tears) is drawn below
+// and above the rows. No layout is read after something was written.
 
 import { axis, folds, TEAR, ticks } from "./axis.js";
 import { h, s, swap } from "../../dom.js";
@@ -11,9 +12,10 @@ import { clock, count, day, dollars, many, minute, ms, spoken } from "../../say.
 import { worker } from "../../workers.js";
 import { between, edge, moved, path } from "./torn.js";
 import { outlineRows } from "./outline.js";
+import { windowOn } from "./window.js";
 import { endOf, named, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
 
-const ROW = 26, PIECE = 780, PAD = 4, HEAD = 53, MOST_ROWS = 56, BEYOND = 8, END = 24, UNDER_TEAR = 9;
+const ROW = 26, PIECE = 780, PAD = 4, HEAD = 53, MOST_ROWS = 56, BEYOND = 8, END = 24, UNDER_TEAR = 9, FURTHER = 0.01;
 const SIGNS = { step: "step", model: "model", timer: "clock", question: "person", child: "child", branch: "branch", many: "stack", some: "filter", dropped: "undo" };
 const FLAGS = { checkpoint: "pin", message: "message", note: "note", low: "money", foreign: "warn", control: "flag" };
 const px = (number) => `${Math.round(number * 2) / 2}px`;
@@ -24,14 +26,16 @@ const px = (number) => `${Math.round(number * 2) / 2}px`;
  */
 export function timeline(model, view, acts) {
   const lane = h("div.tl-measure"), head = h("div.tl-head"), list = h("div.tl-rows", { role: "tree", "aria-label": "What the run did" });
-  const under = h("div.tl-paper"), over = h("div.tl-paper.over"), none = h("p.tl-none.dim");
-  const element = h("div.tl", lane, head, list, under, over, none), foot = h("p.windowed", { hidden: true });
-  const drawn = new Map(); // by the key of a row: {element, stamp}
-  let width = 0, rows = [], ax = null, folded = [], stamp = 0, active = null, top = 0, seen = [0, 0], heard = false, before = null, known = "", papered = "", span = [0, 0];
+  const under = h("div.tl-paper"), over = h("div.tl-paper.over"), line = h("i.nowline"), none = h("p.tl-none.dim");
+  const element = h("div.tl", lane, head, list, under, over, h("div.tl-paper.now", line), none), foot = h("p.windowed", { hidden: true });
+  const shown = windowOn(list, { high: ROW, pad: PAD }), lines = ["marks", "axis", "carry", "spend"].map((name) => ({ element: h(`div.tl-line.${name}`), drawn: "" }));
+  let width = 0, rows = [], ax = null, laid = "", ends = 0, folded = [], stamp = 0, active = null, top = 0, seen = [0, 0], heard = false, before = null, known = "", papered = "", span = [0, 0];
+  swap(head, lines.map((each) => each.element));
 
   const watch = new ResizeObserver(() => {
     if (lane.clientWidth && lane.clientWidth !== width) {
       width = lane.clientWidth;
+      measure();
       draw();
     }
   });
@@ -41,6 +45,7 @@ export function timeline(model, view, acts) {
     heard = true;
     requestAnimationFrame(() => {
       heard = false;
+      measure();
       if (look()) paint();
     });
   };
@@ -66,21 +71,32 @@ export function timeline(model, view, acts) {
     if (model.outline) rows = outlineRows(model, view);
     else if (made !== known || view.fits) rows = rowsOf(journal, view); // else only time has gone on
     known = made;
-    const from = Math.min(ms(info.created_at) ?? journal.firstAt ?? now, journal.firstAt ?? Infinity), to = Math.max(ms(info.finished_at) ?? now, journal.lastAt ?? 0);
-    const began = view.since ? (journal.checkpoints.find((each) => each.seq === view.since)?.at ?? from) : from;
-    const tears = journal.tears.filter((tear) => tear.to > began);
-    folded = view.trueTime || model.outline ? [] : folds(began, to, worked(journal, to, model.children, info.status === "running" && !info.worker_gone), tears).map((fold) => ({ ...fold, ...reason(journal, fold) }));
-    ax = axis({ width: END + (width - END) * view.zoom, from: began, to, folds: folded, tears, end: END });
-    view.offset = Math.min(Math.max(view.offset, 0), Math.max(ax.width - width, 0));
-    stamp += 1;
-    drawHead(now, tears);
+    layOut(journal, info, now);
+    drawHead(now);
     list.style.setProperty("height", `${rows.length * ROW + 2 * PAD}px`);
     none.textContent = rows.length ? "" : journal.calls ? "No call fits the filter." : "It has not done anything yet.";
     none.hidden = rows.length > 0;
-    foot.hidden = !model.outline;
+    foot.hidden = !model.outline && !model.last;
     if (model.outline) swap(foot, h("span", `${many(model.outline.events ?? info.events, "event")}, of which ${many(rows.length, "row")} are drawn`), h("span.dim", "calls of one name in one place are one row; open a row to see those that matter"));
+    else if (model.last) swap(foot, h("span", `the last ${count(model.last)} of ${many(info.events, "event")}`), h("span.dim", "the calls of all are being folded"));
     look();
     paint();
+  }
+
+  /** Lay out time anew, if now has come to the end of the axis or something else than now is another. */
+  function layOut(journal, info, now) {
+    const from = Math.min(ms(info.created_at) ?? journal.firstAt ?? now, journal.firstAt ?? Infinity);
+    ends = Math.max(ms(info.finished_at) ?? now, journal.lastAt ?? 0);
+    const began = view.since ? (journal.checkpoints.find((each) => each.seq === view.since)?.at ?? from) : from;
+    const tears = journal.tears.filter((tear) => tear.to > began);
+    folded = view.trueTime || model.outline ? [] : folds(began, ends, worked(journal, ends, model.children, info.status === "running" && !info.worker_gone), tears).map((fold) => ({ ...fold, ...reason(journal, fold) }));
+    const next = JSON.stringify([width, view.zoom, began, view.over && ends, folded, tears.map((tear) => [tear.from, tear.to])]);
+    if (next === laid && ends <= ax.to) return;
+    laid = next;
+    const isStill = view.over || folded.at(-1)?.to === ends; // a wait that is folded has its width, however long it becomes
+    ax = axis({ width: END + (width - END) * view.zoom, from: began, to: isStill ? ends : ends + (ends - began) * FURTHER, folds: folded, tears, end: END });
+    view.offset = Math.min(Math.max(view.offset, 0), Math.max(ax.width - width, 0));
+    stamp += 1;
   }
 
   const at = (moment) => ax.x(moment) - view.offset;
@@ -90,13 +106,17 @@ export function timeline(model, view, acts) {
     if (offset === view.offset) return;
     view.offset = offset;
     stamp += 1;
-    drawHead(model.now(), model.journal.tears);
+    drawHead(model.now());
     paint();
+  }
+
+  /** Read where the rows are, before anything is written. */
+  function measure() {
+    top = list.getBoundingClientRect().top;
   }
 
   /** Find which rows can be seen; says whether that has changed. */
   function look() {
-    top = list.getBoundingClientRect().top;
     const first = Math.max(Math.floor((-top - PAD) / ROW) - BEYOND, 0);
     const last = Math.min(Math.max(Math.ceil((innerHeight - top) / ROW) + BEYOND, first + 20), first + MOST_ROWS, rows.length);
     const changed = first !== seen[0] || last !== seen[1];
@@ -105,48 +125,39 @@ export function timeline(model, view, acts) {
   }
 
   function paint() {
-    const [first, last] = seen, wanted = new Set(), now = model.now();
-    let place = null;
-    for (let nth = first; nth < last; nth += 1) {
-      const row = rows[nth], found = drawn.get(row.key);
-      wanted.add(row.key);
-      let made = found?.element;
-      const own = `${stamp} ${isChosen(row)}`;
-      if (!found || found.stamp !== own) {
-        made = rowElement(row, now);
-        if (found) {
-          const focused = found.element.contains(document.activeElement);
-          found.element.replaceWith(made);
-          if (focused) made.focus({ preventScroll: true });
-        }
-        drawn.set(row.key, { element: made, stamp: own });
-      }
-      made.style.setProperty("top", `${PAD + nth * ROW}px`);
-      const next = place ? place.nextSibling : list.firstChild;
-      if (next !== made) list.insertBefore(made, next);
-      place = made;
-    }
-    for (const [key, { element: made }] of drawn) {
-      if (wanted.has(key)) continue;
-      made.remove();
-      drawn.delete(key);
-    }
-    const reach = drawn.has(active) ? active : (rows.find(isChosen)?.key ?? rows[first]?.key);
-    for (const [key, { element: made }] of drawn) made.tabIndex = key === reach ? 0 : -1;
+    const [first, last] = seen, now = model.now();
+    shown.show(first, last, (nth) => ({ key: rows[nth].key, stamp: stampOf(rows[nth], now), make: () => rowElement(rows[nth], now) }));
+    const reach = shown.of(active) ? active : (rows.find(isChosen)?.key ?? rows[first]?.key);
+    for (const [key, { element: made }] of shown.each()) made.tabIndex = key === reach ? 0 : -1;
     drawPaper();
   }
 
   const isChosen = (row) => (row.at ? view.chosen === row.at : row.call ? view.chosen === row.call.key && (row.call.dropped === null) : view.chosen === row.key);
 
-  // The head: marks, time, who carried it, what it spent
+  /** All that a row is drawn from. What runs is drawn from now, too. */
+  function stampOf(row, now) {
+    const { call } = row, where = [stamp, isChosen(row), row.depth, row.nth, row.of, row.expanded, row.note, row.tears?.length];
+    if (row.text) return JSON.stringify([where, row.text, model.outline?.now]);
+    if (!call || call.items) return JSON.stringify([where, row.journal?.changes, row.retry?.count, took(row, now)]);
+    return JSON.stringify([where, call.name, call.seq, call.state, call.began, call.ended, call.last, call.due, call.attempts, call.tries, call.waits, call.question, call.remarks?.length, isOpen(call) && now]);
+  }
 
-  function drawHead(now, tears) {
-    const { journal, info } = model, elastic = !view.trueTime;
-    swap(head,
-      h("div.tl-line.marks", h("div.tl-cell"), h("div.tl-lane", tears.map((tear) => h("i.stem", { style: { left: px(middle(tear)) } })), pills(tears), flags(journal))),
-      h("div.tl-line.axis", h("div.tl-cell.dim", model.outline ? "folded by the server" : elastic ? (folded.length ? "waits are folded" : "no long waits") : "true time", view.zoom > 1 && `, ${view.zoom}×`), h("div.tl-lane", moments(tears))),
-      h("div.tl-line.carry", h("div.tl-cell", "carried by"), h("div.tl-lane", h("i.hold-line", { style: { width: px(Math.max(Math.min(at(ax.to), width), 0)) } }), carriers(journal, info, now))),
-      h("div.tl-line.spend", h("div.tl-cell", "spent", h("b", dollars(info.spent?.usd ?? 0))), h("div.tl-lane", spending(journal))));
+  // The head: marks, time, who carried it, what it spent. A line is drawn anew when what it is drawn from is another.
+
+  function drawHead(now) {
+    const { journal, info } = model, usd = info.spent?.usd ?? 0, isNow = info.status === "running" && !info.worker_gone, tears = journal.tears.filter((tear) => tear.to > ax.from);
+    const draws = [
+      [[tears.length, journal.flags.length, journal.checkpoints.length, view.chosen], () => [h("div.tl-cell"), h("div.tl-lane", tears.map((tear) => h("i.stem", { style: { left: px(middle(tear)) } })), pills(tears), flags(journal))]],
+      [[view.trueTime, Boolean(model.outline)], () => [h("div.tl-cell.dim", model.outline ? "folded by the server" : view.trueTime ? "true time" : folded.length ? "waits are folded" : "no long waits", view.zoom > 1 && `, ${view.zoom}×`), h("div.tl-lane", moments(tears))]],
+      [[journal.carriers.length, journal.carriers.at(-1), tears.length, info.status, info.worker, isNow && px(at(now)), px(at(ends))], () => [h("div.tl-cell", "carried by"), h("div.tl-lane", h("i.hold-line", { style: { width: px(Math.max(Math.min(at(ends), width), 0)) } }), carriers(journal, info, now))]],
+      [[usd, journal.spendings.length, px(at(ends))], () => [h("div.tl-cell", "spent", h("b", dollars(usd))), h("div.tl-lane", spending(journal))]],
+    ];
+    draws.forEach(([from, make], nth) => {
+      const next = JSON.stringify([stamp, from]);
+      if (lines[nth].drawn === next) return;
+      lines[nth].drawn = next;
+      swap(lines[nth].element, make());
+    });
   }
 
   const middle = (tear) => (at(tear.from) + at(tear.to)) / 2;
@@ -255,7 +266,7 @@ export function timeline(model, view, acts) {
       line += `L${x} ${(high - (sum / total) * room).toFixed(1)}`;
       last = x;
     }
-    const end = at(ax.to).toFixed(1);
+    const end = at(ends).toFixed(1);
     line += `L${end} ${high - room}`;
     return s("svg.spend-line", { width, height: high, role: "img", "aria-label": `${dollars(total)} spent` }, s("path.area", { d: `${line}L${end} ${high}Z` }), s("path.line", { d: line }));
   }
@@ -388,10 +399,14 @@ export function timeline(model, view, acts) {
   function drawPaper() {
     // Of a long list only a piece of the paper is drawn, longer than what can be seen, so that few scrolls need another.
     const high = rows.length * ROW + 2 * PAD + HEAD, isLong = rows.length > MOST_ROWS * 2;
-    const from = isLong ? Math.max(Math.floor((seen[0] * ROW) / PIECE) * PIECE - PIECE, 0) : 0, to = isLong ? Math.min(from + 3 * PIECE + MOST_ROWS * ROW, high) : high, now = `${stamp} ${from} ${to} ${view.chosen}`;
-    if (now === papered) return;
-    papered = now;
+    const from = isLong ? Math.max(Math.floor((seen[0] * ROW) / PIECE) * PIECE - PIECE, 0) : 0, to = isLong ? Math.min(from + 3 * PIECE + MOST_ROWS * ROW, high) : high;
     span = [Math.max(Math.floor((from - HEAD) / ROW), 0), Math.min(Math.ceil(to / ROW), rows.length)];
+    line.hidden = view.over || !isIn(at(ends));
+    line.style.setProperty("left", px(at(ends)));
+    const crossed = rows.slice(...span).map(({ call, inner }) => inner ?? call?.tries?.map((each) => each.tear)); // what tears are drawn through
+    const next = JSON.stringify([stamp, from, to, view.chosen, model.journal.marks.length, crossed]);
+    if (next === papered) return;
+    papered = next;
     const below = s("svg.tl-under", { width, height: to - from, "aria-hidden": "true" }), above = s("svg.tl-over", { width, height: to - from, "aria-hidden": "true" });
     const tall = to - from;
     let grid = "";
@@ -409,13 +424,9 @@ export function timeline(model, view, acts) {
     below.append(s("path.control", { d: control }));
     for (const tear of model.journal.tears) if (tear.to > ax.from) drawTear(above, tear, -1 - from, high + 1 - from, from, 13.5 - from);
     drawInner(above, from);
-    if (!view.over && isIn(at(ax.to))) {
-      const x = Math.round(at(ax.to)) + 0.5;
-      above.append(s("path.nowline", { d: `M${x} 0V${tall}` }), s("circle.nowdot", { cx: x, cy: 2 - from, r: 2.5 }));
-    }
     swap(under, below);
     swap(over, above);
-    for (const each of [under, over]) each.style.setProperty("top", `${53 + from}px`);
+    for (const each of [under, over]) each.style.setProperty("top", `${HEAD + from}px`);
   }
 
   function drawTear(above, tear, top, bottom, from, carried) {
@@ -446,6 +457,7 @@ export function timeline(model, view, acts) {
   return {
     element,
     foot,
+    measure,
     draw() {
       draw();
       before = new Set(model.journal.tears.map((tear) => tear.seq)); // one that comes while one looks is drawn from top to bottom, once
@@ -463,9 +475,10 @@ export function timeline(model, view, acts) {
       active = row.key;
       const place = list.getBoundingClientRect().top + PAD + nth * ROW;
       if (place < 110 || place > innerHeight - 80) scrollBy({ top: place - innerHeight / 2, behavior: "instant" });
+      measure();
       look();
       paint();
-      if (focus) drawn.get(row.key)?.element.focus({ preventScroll: true });
+      if (focus) shown.of(row.key)?.focus({ preventScroll: true });
     },
     move(by) {
       const nth = rows.findIndex((row) => row.key === active);
@@ -476,9 +489,9 @@ export function timeline(model, view, acts) {
     zoom(to) {
       const center = ax.time(view.offset + width / 2);
       view.zoom = Math.min(Math.max(to, 1), 256);
+      measure();
       draw();
-      view.offset = view.zoom === 1 ? 0 : ax.x(center) - width / 2;
-      draw();
+      shift((view.zoom === 1 ? 0 : ax.x(center) - width / 2) - view.offset);
     },
     shift,
     close() {
