@@ -550,7 +550,7 @@ class ScheduleHandle:
         """
 
     def pause(self) -> ScheduleInfo:
-        """Begin no more runs, also after deploys, until `resume`. Runs that go on are left alone.
+        """Begin no more runs, also after deploys, until `resume`. Runs that go on are left alone; times that wait are missed.
 
         Raises:
             UnknownSchedule: There is no such schedule.

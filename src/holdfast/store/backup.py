@@ -349,7 +349,8 @@ def _checked(db: apsw.Connection, path: str) -> tuple[str, int]:
         raise BadArguments(f"{path!r} is no backup: {other}")
     applied: list[Any] = db.execute("SELECT number, name, checksum FROM migrations").fetchall()
     newest, name, _ = max(applied, default=(0, "", ""), key=lambda row: row[0])
-    if newest > known()[-1].number and isinstance(name, str):  # one that has no name is damaged
+    whole = {ours.number for ours in known()} <= {number for number, _, _ in applied}  # else a number was changed
+    if newest > known()[-1].number and whole and isinstance(name, str):  # one that has no name is damaged
         missing(repr(path), applied, known())  # first: what else it has may be unknown here
     found = db.execute("SELECT id, backup_of, backup_at, checksum FROM identity").get if "identity" in tables else None
     if found is None or found[3] is None:
