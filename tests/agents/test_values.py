@@ -230,7 +230,8 @@ RAISED_ELSEWHERE = {
     "LeafError": "test_declarations", "Changed": "test_bulk",
     "HoldfastError": "test_steps", "NondeterminismError": "here", "NewerJournal": "here", "StoreUnavailable": "here",
     "Unanswered": "test_models_fallback", "BudgetExceeded": "test_budgets", "LoopDetected": "test_loops",
-    "UnknownSchedule": "test_schedules", "UnknownNotification": "test_notifications", "UnknownTrigger": "test_triggers", "Unsupported": "test_temporal",
+    "UnknownSchedule": "test_schedules", "UnknownNotification": "test_notifications", "UnknownTrigger": "test_triggers",
+    "Unsupported": "test_temporal",
     "ConversationBusy": "test_conversations", "Stale": "test_approvals", "Unconfirmed": "test_deadlines",
 }  # fmt: skip
 NOT_YET = {"BadBundle", "Expired", "NotAllowed", "RunCancelled"}  # bundles, expiry, roles and cancelling are to come
