@@ -64,7 +64,8 @@ def test_the_end_of_a_long_run_is_shown_while_the_server_folds_it(ana, steps):
     """Its last calls at once, then all of them: four tasks, five names in each, and each of them counted."""
     held = []
     ana.page.route("**/outline?buckets=240", lambda asked: held.append(asked))  # noqa: PLW0108 - it must be a function
-    page = ana.goto("/runs/kelp", ROW)
+    page = ana.page
+    page.goto("/runs/kelp")  # and do not wait for what is held
     told = page.locator(".windowed")
     expect(told).to_contain_text(re.compile(r"the last 200 of [\d,]+ events"))
     numbers = [int(each) for each in re.findall(r" (\d+), done in", "\n".join(rows(page)))]

@@ -787,7 +787,7 @@ class _Director:
                     turn.set_result(None)
             elif due is None or self._is_beyond(due):
                 now = await store.run(self.record.root.id)
-                if self.record.is_over and now is not None and now.status not in FINISHED:
+                if self.record.is_over and now is not None and now.status not in (*FINISHED, "paused"):
                     self.stop("it waits for something that the record does not have")
                 return
             else:
