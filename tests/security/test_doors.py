@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import re
+import select
 import socket
 import subprocess
 import sys
@@ -150,7 +151,7 @@ def test_probes_are_answered_while_all_connections_are_at_work(target):
     ana, ben = token(server, "ana"), token(server, "ben")
     waiting = [follow(server, ana) for _ in range(3)]
     status, headers, said = server.ask("/api/runs", token=ana)
-    assert (status, headers["retry-after"], said["error"]["code"]) == (503, "1", "too_busy")
+    assert (status, headers["retry-after"], said["error"]["code"]) == (429, "1", "too_many_requests")
     assert server.ask("/api/runs", token=ben)[0] == 200
     waiting += [follow(server, ben) for _ in range(2)]
     for path, expected in (("/healthz", 200), ("/readyz", 200), ("/api/runs", 503), ("/metrics", 503), ("/", 503)):
@@ -330,6 +331,40 @@ def test_one_token_keeps_no_other_from_following(server):
     assert rest_of_stream(first).endswith(b"0\r\n\r\n")
     assert followers(server) == 1_000
     assert server.ask("/api/runs/l/events", token=ana, Accept="text/event-stream")[0] == 503
+
+
+def test_one_token_holds_nobody_up(server):
+    """Of 900 requests at once a few are worked on at a time, and another's comes in between."""
+    with_store(server, _many)
+    ana, ben = token(server, "ana"), token(server, "ben")
+    assert server.ask("/api/runs", token=ben)[0] == 200
+    asked = [begin(server, "/api/runs?limit=500", ana, f"127.0.0.{2 + n % 50}", Connection="close") for n in range(900)]
+    before = served(asked)
+    assert server.ask("/api/runs?limit=10", token=ben)[0] == 200
+    meanwhile = served(asked) - before
+    assert meanwhile < 100, f"{meanwhile} of hers were answered before his"
+
+
+async def _many(hf):
+    await _publish(hf)
+    for n in range(500):
+        await hf.start("listen", 1, id=f"many-{n}", after="1d")
+
+
+def served(asked):
+    """How many of these have their answer by now."""
+    there, _, _ = select.select(asked, [], [], 0)
+    return sum(each.recv(12, socket.MSG_PEEK) == b"HTTP/1.1 200" for each in there)
+
+
+def test_who_waits_for_long_is_in_nobodys_way(server):
+    """A token has more long polls than may be worked on at a time, and is answered all the same."""
+    with_store(server, _publish)
+    waiting = [begin(server, "/api/runs/l/result?timeout=30", server.token, Connection="close") for _ in range(20)]
+    assert server.ask("/api/runs/l")[0] == 200
+    assert select.select(waiting, [], [], 0)[0] == []
+    server.process.stop()  # then all of them are answered
+    assert {parsed(rest(each))[0] for each in waiting} == {202}
 
 
 def test_large_documents_of_one_token_are_few_at_a_time(server):

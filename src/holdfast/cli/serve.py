@@ -66,7 +66,7 @@ _GRACE_S: Final = 5.0
     default="",
     metavar="NAME=VALUE,...",
     envvar="HOLDFAST_LIMITS",
-    help="Limits of connections; default: connections=2000,address=200,token=1000,head=10s,body=30s,send=20s.",
+    help="Limits of connections; default: connections=2000,address=200,token=1000,work=8,head=10s,body=30s,send=20s.",
 )
 @db_option
 def serve(

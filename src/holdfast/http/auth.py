@@ -66,6 +66,11 @@ class Caller:
         return self.who.via
 
     @property
+    def owner(self) -> str:
+        """Whom requests count for: the token, or the person where many come through one door."""
+        return f"{self.via} {self.actor.name}"
+
+    @property
     def session(self) -> str:
         """Which session, if it is one."""
         return self.who.session

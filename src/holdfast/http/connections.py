@@ -67,12 +67,13 @@ class Limits:
     connections: int = 2_000
     address: int = 200  # of one address, while no token was shown
     token: int = 1_000  # requests with one token at a time
+    work: int = 8  # of these that are worked on
     head: float = 10.0  # for a request to come
     body: float = 30.0  # for its document
     send: float = 20.0  # without any of the answer being taken
 
     def __post_init__(self) -> None:
-        for name in ("connections", "address", "token"):
+        for name in ("connections", "address", "token", "work"):
             if not 1 <= getattr(self, name) <= 1_000_000:
                 raise BadArguments(f"{name}={getattr(self, name)} as a limit: it is a number from 1 to 1000000")
         for name in ("head", "body", "send"):
@@ -197,7 +198,7 @@ class Doors:
         """Count it as a token's while its request is answered; `Refused` where that has too many."""
         if self._of[token] >= self.limits.token:
             told = f"{self._of[token]} requests with this token are being answered, and no more at a time"
-            raise Refused("too_busy", told, {"Retry-After": "1", **_CLOSE})
+            raise Refused("too_many_requests", told, {"Retry-After": "1", **_CLOSE})
         self.own(connection, token)
 
     def keep(self, address: str, more: int) -> None:

@@ -74,6 +74,10 @@ REFUSALS: Final[dict[str, tuple[int, str]]] = {
     "too_slow": (408, "Send it again, or send less."),
     "too_large": (413, "Send less, or put the value somewhere else and send its address."),
     "not_json": (415, "Send `Content-Type: application/json`; with curl: --json '{}'."),
+    "too_many_requests": (
+        429,
+        "Send fewer at a time: wait for answers, and for `Retry-After` before this one is sent again.",
+    ),
     "too_many_tries": (429, "Wait a minute, then send a token that is good; `holdfast token NAME` makes one."),
     "internal": (500, "The server's log says more. Nothing is known to be lost; ask again."),
     "cannot_sign": (503, "On the server's computer, `holdfast key new NAME` makes a key that signs bundles."),

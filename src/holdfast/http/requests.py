@@ -46,6 +46,7 @@ from holdfast.http.errors import Refused, answer
 from holdfast.http.follow import LOOK_S, Followers, Permission
 from holdfast.http.routes import Answer, Call, Endpoint, Nothing
 from holdfast.http.runs import OneRun
+from holdfast.http.shares import Shares
 from holdfast.values.text import cut, short
 from holdfast.words.people import SOMEONE
 
@@ -82,7 +83,8 @@ class Receiver:
 
     def __init__(self, hf: Client, guard: Guard, followers: Followers, served: Counter[tuple[str, str, int]]) -> None:
         self._hf, self._guard, self._followers, self._served = hf, guard, followers, served
-        self._rooms: weakref.WeakValueDictionary[str, asyncio.Semaphore] = weakref.WeakValueDictionary()  # by token
+        self._rooms: weakref.WeakValueDictionary[str, asyncio.Semaphore] = weakref.WeakValueDictionary()  # by caller
+        self._shares = Shares()
 
     async def serve(self, endpoints: dict[str, Endpoint], request: Request) -> Response:
         """Answer a request, whatever happens."""
@@ -112,8 +114,8 @@ class Receiver:
         connection: Visit = request.scope[KEY]
         async with patience(self._hf):
             caller, allowed_s = await allowed(), time.monotonic()
-        connection.admit(caller.via)
-        room = self._rooms.setdefault(caller.via, asyncio.Semaphore(_LARGE_AT_ONCE))
+        connection.admit(caller.owner)
+        room = self._rooms.setdefault(caller.owner, asyncio.Semaphore(_LARGE_AT_ONCE))
 
         async def make_room() -> None:
             await over.enter_async_context(room)
@@ -124,14 +126,19 @@ class Receiver:
             if endpoint.body is None
             else _checked(endpoint.body, await _document(request, connection.limits.body, make_room), "the document")
         )
-        if time.monotonic() > allowed_s + LOOK_S:  # while the document came, the token may have been revoked
+        place = self._shares.place(caller.owner, connection)
+        over.callback(place.give)
+        await place.take()
+        if time.monotonic() > allowed_s + LOOK_S:  # until now the token may have been revoked
             async with patience(self._hf):
                 caller = await allowed()
         async with patience(self._hf, getattr(query, "timeout", 0.0)):
-            may = Permission((caller.via, caller.session, needs), allowed, caller.via)
+            may = Permission((caller.owner, caller.session, needs), allowed, caller.owner)
             hf = Edge(self._hf).through(caller.actor, caller.via, caller.who.only)
             try:
-                done = await endpoint.do(Call(hf, caller.actor, query, body, request, self._followers, may, caller))
+                done = await endpoint.do(
+                    Call(hf, caller.actor, query, body, request, self._followers, may, caller, place)
+                )
             except HoldfastError as error:
                 if "read" not in caller.scopes:
                     _tell_no_more(error, needs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar
@@ -17,6 +18,7 @@ from holdfast.client.tokens import Scope
 from holdfast.http.auth import Caller
 from holdfast.http.errors import Refused
 from holdfast.http.follow import Followers, Permission, Source
+from holdfast.http.shares import Place
 from holdfast.words.people import Actor
 
 
@@ -72,6 +74,7 @@ class Call(Generic[Q, B]):
     followers: Followers
     allowed: Permission
     caller: Caller | None = None  # None where no credential is needed
+    place: Place | None = None  # in the share of the caller
 
     def __getitem__(self, name: str) -> str:
         """A part of the path."""
@@ -90,6 +93,10 @@ class Call(Generic[Q, B]):
     async def allows(self, needs: Scope) -> None:
         """Refuse a caller that may not do this as well."""
         await self.allowed.check(needs)
+
+    def away(self) -> AbstractAsyncContextManager[None]:
+        """Wait for something in this block, without keeping others of the caller from their work."""
+        return nullcontext() if self.place is None else self.place.away()
 
     def follow(self, source: Source, after: int) -> Response:
         """Send what comes behind a place."""

@@ -287,7 +287,7 @@ async def result(call: Call[Within, None]) -> Result | Answer:
     closing = asyncio.ensure_future(call.followers.closing.wait())
     try:
         if (await run.info()).status not in {*FINISHED, "paused"}:
-            async with call.followers.watched(call.allowed) as lost:
+            async with call.away(), call.followers.watched(call.allowed) as lost:
                 coming = [ending, closing, lost]
                 await asyncio.wait(coming, timeout=call.query.timeout, return_when=asyncio.FIRST_COMPLETED)
                 if lost.done():
