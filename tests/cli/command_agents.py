@@ -57,6 +57,15 @@ async def read(pages: int) -> Report:
 
 
 @holdfast.agent
+async def tidies(pages: int) -> Report:
+    """Read, and when it is told to stop read a page more."""
+    try:
+        return Report("read", [await page(n) for n in range(pages)])
+    finally:
+        await page(pages)
+
+
+@holdfast.agent
 async def greet(name: str) -> str:
     return f"hello {name}"
 

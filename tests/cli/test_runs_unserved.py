@@ -92,13 +92,13 @@ def test_cancel_says_who_would_have_to_end_a_run_that_nobody_serves(terminal):
 
 
 def test_cancel_says_when_a_run_that_is_served_ends(terminal):
-    """A live worker ends it within the grace."""
+    """A live worker ends it within the grace; this one still tidies up."""
     worker = terminal.start("worker", FLEET)
     worker.until("Serving")
-    process = terminal.start("run", f"{FLEET}:read", 1, "--id", "r")
+    process = terminal.start("run", f"{FLEET}:tidies", 1, "--id", "r")
     worker.until("body: page 0")
     assert terminal.run("cancel", "r", "--grace", "40s")[1] == "r was told to stop; it ends within 40s.\n"
-    terminal.touch("go-0")
+    terminal.touch("go-1")
     assert process.wait() == 1
 
 

@@ -38,6 +38,11 @@ class Fleet:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, env=self._env, stdout=log, stderr=log)
 
+    def keep(self):
+        """Start it again if it has ended, as whatever supervises workers does: one that finds no server when it starts ends."""
+        if self._process is not None and self._process.poll() is not None:
+            self.start()
+
     def kill(self):
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
@@ -117,6 +122,7 @@ async def campaign(server, folder, seed, *, runs, kills, options=(), events=8000
                     server.kill()
                     await asyncio.sleep(0.5)
                     await asyncio.to_thread(server.start)
+                    fleet.keep()
             found = await asyncio.gather(*(result(hf, name, over) for name in names))
         finally:
             over.set()
