@@ -135,7 +135,9 @@ def test_a_move_of_a_busy_run_says_how_to_go_on(store):
     ok(store("key", "new", "ana"))
 
     async def main():
-        async with holdfast.open("sqlite:holdfast.db", agents=[busy]) as hf:
+        async with holdfast.open(
+            "sqlite:holdfast.db", agents=[busy], settings=holdfast.Settings(stop_grace_s=0.1)
+        ) as hf:
             run = await hf.start(busy, id="b")
             await run.wait("running")
             return await asyncio.to_thread(

@@ -147,7 +147,7 @@ def test_a_child_is_not_run_on_its_own(cli):
 @pytest.mark.parametrize(
     ("target", "told"),
     [
-        (f"{FLEET}:nobody", "its agents are: twice, read, greet"),
+        (f"{FLEET}:nobody", "its agents are: twice, read, tidies, greet"),
         (f"{FLEET}:twise", "did you mean 'twice'?"),
         (f"{FLEET}:double", "is a step, and only agents can be run"),
         (f"{FLEET}:branch", "a function without @holdfast.agent"),

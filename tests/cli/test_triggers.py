@@ -82,6 +82,7 @@ def test_one_and_what_came_for_it(cli):
     assert "None of its deliveries is new." in cli("triggers", "mail", "--status", "new").stdout
 
 
+@pytest.mark.by_day("40")
 @pytest.mark.parametrize("columns", [100, 80, 40])
 def test_ids_are_whole_however_narrow_the_terminal_is(terminal, person, monkeypatch, columns):
     """They are copied into commands, so no other line begins within one."""

@@ -81,6 +81,7 @@ def once(bodies):
     return [body for place, body in enumerate(bodies) if body[1] != "insert_late" or body not in bodies[:place]]
 
 
+@pytest.mark.by_day("*-sqlite", "*-events-postgres")
 def test_every_run_ends_as_it_would_have_with_the_version_that_began_it(history):
     file, url = history
 

@@ -84,6 +84,7 @@ def key(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.by_day("what-is-there")
 @pytest.mark.parametrize("named", [False, True], ids=["anything", "what-is-there"])
 async def test_whatever_is_asked_is_answered_as_the_description_says(tmp_path, named):
     """A few of each path; by night it is thousands."""

@@ -121,7 +121,7 @@ def rows(walk, selector, most=8):
         walk.look(f"{walk.page.url} {nth}")
 
 
-@pytest.mark.by_day("all", "turned")
+@pytest.mark.by_day("all")
 @pytest.mark.parametrize("name", TEXTS)
 def test_no_text_does_anything_in_any_view(place, browser, name):
     walk = Walk(browser, place)

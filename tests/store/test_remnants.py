@@ -117,7 +117,8 @@ async def test_a_sender_in_doubt_finds_that_its_message_came_and_left(place: Pla
     faults = LosesLate()
     async with place.open() as owner, place.open(faults=faults) as sender:
         row = await owned(owner, "a")
-        numbers = range(1, 5) if together else [1]
+        # A message alone in SQLite is written by the thread of the loop, which nothing may hold up.
+        numbers = range(1, 5) if together or place.url.startswith("sqlite") else [1]
         sending = [asyncio.create_task(tell(sender, "a", id_of(number))) for number in numbers]
         assert await asyncio.to_thread(faults.lost.wait, 20)
         came = await owner.inbox("a", 0)
