@@ -21,6 +21,8 @@ from pathlib import Path
 import pytest
 from tests.chaos.server import Server
 
+import holdfast.client.client
+
 NEVER_FLUSH = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "shared_buffers=64MB")
 
 
@@ -98,8 +100,12 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def postgres_url(postgres_server: str) -> str:
-    """A URL of an empty schema of its own."""
+def postgres_url(postgres_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A URL of an empty schema of its own.
+
+    A list of events waits for transactions of the whole server, and those of other tests may be long.
+    """
+    monkeypatch.setattr(holdfast.client.client, "_IN_FLIGHT_S", 60.0)
     mark = "&" if "?" in postgres_server else "?"
     return f"{postgres_server}{mark}schema=test_{secrets.token_hex(6)}"
 

@@ -50,6 +50,12 @@ class Fleet:
             self._process = None
 
 
+async def kept(fleet, over):
+    while not over.is_set():
+        fleet.keep()
+        await asyncio.sleep(0.2)
+
+
 async def people(url, runs, over):
     """Decide whatever is asked, whatever is away meanwhile."""
     left = set(runs)
@@ -122,7 +128,7 @@ async def campaign(server, folder, seed, *, runs, kills, options=(), events=8000
                     server.kill()
                     await asyncio.sleep(0.5)
                     await asyncio.to_thread(server.start)
-                    fleet.keep()
+            helpers.append(asyncio.create_task(kept(fleet, over)))
             found = await asyncio.gather(*(result(hf, name, over) for name in names))
         finally:
             over.set()
