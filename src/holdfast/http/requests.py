@@ -210,7 +210,7 @@ def _outlined(document: Any) -> Any:
 
 def _check_text(request: Request) -> None:
     """Refuse a NUL: no text of a database has one, so nothing can be found by it."""
-    given = [*request.path_params.values(), *request.query_params.keys(), *request.query_params.values()]
+    given = [*request.path_params.values(), *(text for item in request.query_params.multi_items() for text in item)]
     if any("\0" in text for text in given):
         raise BadArguments("the path or the query has a NUL in it")
 

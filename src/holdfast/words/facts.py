@@ -134,6 +134,10 @@ _FORKED: Final[dict[str, Fits]] = {
     "copies": _list_of(_row(_text, _count)),
 }  # fmt: skip
 _SPENT: Final = _with({}, {field.name: _number if field.name == "usd" else _whole for field in fields(Spent)})
+_REDUCER: Final = _with({
+    "folded": _count, "begun": _count, "interval": _count, "line": _list_of(lambda value: type(value) in (str, list)),
+    "timers": _list_of(_row(_moment, _count, _said)), "children": _list_of(_row(_count, _said, _said, _maybe(_text))),
+})  # fmt: skip
 _UNREAD: Final = _row(_count, _with({"topic": _text}), _text, _count)
 
 # Kind -> what each event of it says. A kind that is missing says nothing that is relied on.
@@ -172,7 +176,8 @@ ALSO: Final[dict[str, Fits]] = {
     "attempts": _count, "failures": _count, "wait_ms": _count, "probes": _count, "undone": _count, "place": _micros,
     "rate": _maybe(_text), "began": _moment, "ms": _maybe(_whole), "until": _maybe(_moment), "at": _moment, "cut": _maybe(_whole),
     "depth": _count, "partial": _dict_of(_row(_count, _count, _count, _maybe(_text))), "by": _text, "note": _text,
-    "votes": _list_of(_VOTE), "children": _dict_of(_text), "stand_ins": _dict_of(_text), "plan": _ITEMS, "choices": _object,
+    "votes": _list_of(_VOTE), "children": _dict_of(_text), "stand_ins": _dict_of(_text), "plan": _ITEMS,
+    "choices": _with({}, {"reducer": _REDUCER}),
     "chain": _list_of(_count), "waiting": _list_of(_row(_count, _count)), "released": _count,
     "means": _rest, "announcement": _text, "published": _dict_of(_text),
     "reason": _maybe(_text), "effects": _text, "instead": _dict_of(_text), **_TIMES,

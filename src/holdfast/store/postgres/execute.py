@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from asyncpg import exceptions as pg
 
+from holdfast.errors import BadArguments
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.dialect import STATEMENTS
 from holdfast.store.work import Asked, Asking, Conflict, Count, Rows, run_async
@@ -40,6 +41,8 @@ class Answers:
             return await self.connection.fetch(statement.text, *columns)
         except pg.IntegrityConstraintViolationError as error:
             raise Conflict(str(error)) from error
+        except (pg.CharacterNotInRepertoireError, pg.UntranslatableCharacterError) as error:
+            raise BadArguments("a text has a NUL in it, which no database takes") from error
 
 
 async def ask(connection: Connection, query: str, **parameters: Any) -> list[Any]:
