@@ -12,7 +12,7 @@ import abc
 import asyncio
 import concurrent.futures
 import json
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from holdfast.store.changes import News
@@ -86,38 +86,6 @@ def rows(query: str, /, **parameters: Any) -> Asking[list[Any]]:
     """Read the rows of a named query."""
     found: list[Any] = yield Rows(query, parameters)
     return found
-
-
-def run(work: Asking[T], answer: Callable[[Asked], Any]) -> T:
-    """Run a piece of work to its end, on a database that answers at once. `answer` may raise `Conflict`."""
-    try:
-        asked = next(work)
-        while True:
-            try:
-                rows = answer(asked)
-            except Conflict as conflict:
-                asked = work.throw(conflict)
-            else:
-                asked = work.send(rows)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-
-
-async def run_async(work: Asking[T], answer: Callable[[Asked], Awaitable[Any]]) -> T:
-    """Run a piece of work to its end, on a database that is awaited. Beside `run` because no function can be both."""
-    try:
-        asked = next(work)
-        while True:
-            try:
-                rows = await answer(asked)
-            except Conflict as conflict:
-                asked = work.throw(conflict)
-            else:
-                asked = work.send(rows)
-    except StopIteration as end:
-        result: T = end.value
-        return result
 
 
 class Transaction:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from asyncpg import exceptions as pg
@@ -10,7 +9,7 @@ from asyncpg import exceptions as pg
 from holdfast.errors import BadArguments
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.dialect import STATEMENTS
-from holdfast.store.work import Asked, Asking, Conflict, Count, Rows, run_async
+from holdfast.store.work import Asked, Asking, Conflict, Count, Rows
 
 T = TypeVar("T")
 
@@ -21,9 +20,20 @@ class Answers:
     def __init__(self, connection: Connection) -> None:
         self.connection, self._events = connection, 0
 
-    def do(self, work: Asking[T]) -> Coroutine[Any, Any, T]:
+    async def do(self, work: Asking[T]) -> T:
         """Run a piece of work to its end."""
-        return run_async(work, self._answer)
+        try:
+            asked = next(work)
+            while True:
+                try:
+                    rows = await self._answer(asked)
+                except Conflict as conflict:
+                    asked = work.throw(conflict)
+                else:
+                    asked = work.send(rows)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
     async def _answer(self, asked: Asked) -> Any:
         statement = STATEMENTS[asked.query]

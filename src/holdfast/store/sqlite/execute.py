@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, TypeVar
 
 import apsw
 
 from holdfast.store.queries import QUERIES
-from holdfast.store.work import Asked, Asking, Conflict, Count, Rows, run
+from holdfast.store.work import Asked, Asking, Conflict, Count, Rows
 
 T = TypeVar("T")
 
 
 def do(db: apsw.Connection, work: Asking[T]) -> T:
     """Run a piece of work to its end."""
-    return run(work, functools.partial(_answer, db))
+    try:
+        asked = next(work)
+        while True:
+            try:
+                rows = _answer(db, asked)
+            except Conflict as conflict:
+                asked = work.throw(conflict)
+            else:
+                asked = work.send(rows)
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 def _answer(db: apsw.Connection, asked: Asked) -> Any:
