@@ -22,7 +22,6 @@ import time
 from typing import Final
 
 from holdfast.errors import BadArguments, LeaseLost, Permanent
-from holdfast.store.changes import Changes
 from holdfast.store.contract import WorkerStore
 from holdfast.store.notifications import KIND, NEWS, NotificationRow, outgoing
 from holdfast.store.triggers import RETENTION_MS, DeliveryRow
@@ -69,12 +68,6 @@ class Notifications(Deliveries):
         self._left: dict[
             str, float
         ] = {}  # notifications that are left to others, until when in the time of time.monotonic()
-        store.on_change(self._heard)
-
-    def _heard(self, _: Changes) -> None:
-        """Hear of a commit: any may hold an event that is to be told."""
-        if self._rows:
-            self.wake()
 
     def serve(self, served: Served) -> None:
         """Take no notice: a worker sends whatever code it has."""
@@ -88,6 +81,7 @@ class Notifications(Deliveries):
             self._left.clear()
             self._targets = {row.name: Target.loaded(row.config) for row in rows}
         self._rows = rows
+        self.listens = bool(rows)  # any commit may hold an event that is to be told
         able = [(outgoing(row.name), target) for row in rows if self._able(row, target := self._targets[row.name])]
         self._triggers = {
             name: TriggerSpec(name, KIND, functools.partial(_send, target), {}, target.retry()) for name, target in able

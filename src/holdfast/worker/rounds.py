@@ -37,6 +37,7 @@ class Round(abc.ABC):
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self._look, self._resting = clock, asyncio.Event(), False
+        self.listens = False  # a commit without its news may concern it: `concerned` says whether
 
     @abc.abstractmethod
     async def turn(self) -> int | None:
@@ -52,8 +53,8 @@ class Round(abc.ABC):
         """Drop what is under way, as a killed process would."""
 
     def concerned(self, changes: Changes) -> bool:
-        """Does a commit concern this? One that changed much says only that: an empty name."""
-        return self.news in changes or "" in changes
+        """Does a commit concern this, whether it has its news or not? Asked while it `listens`."""
+        return True
 
     def wake(self) -> None:
         """Look now at what is due."""
@@ -95,10 +96,11 @@ class Round(abc.ABC):
 
 
 def hear(rounds: Iterable[Round], changes: Changes) -> None:
-    """Wake the rounds that a commit concerns.
+    """Wake the rounds that a commit concerns. One that changed much says only that: an empty name.
 
     One listener for all of them, because a store calls each listener after every commit, and nearly none concerns a round.
     """
+    much = "" in changes
     for each in rounds:
-        if each.concerned(changes):
+        if (each.listens and each.concerned(changes)) or much or each.news in changes:
             each.wake()

@@ -68,9 +68,9 @@ class Schedules(Round):
 
     def concerned(self, changes: Changes) -> bool:
         """Wake this too when a run has stopped that a schedule waits for."""
-        if self._behind and not self._behind.keys().isdisjoint(changes):
+        if not self._behind.keys().isdisjoint(changes):
             self._freed |= {name for run, name in self._behind.items() if changes.get(run, News.GREW) >= News.STOPPED}
-        return bool(self._freed) or super().concerned(changes)
+        return bool(self._freed)
 
     async def turn(self) -> int | None:
         """Begin what is due."""
@@ -94,5 +94,6 @@ class Schedules(Round):
         self._behind |= behind
         while len(self._behind) > _MOST_BEHIND:
             del self._behind[next(iter(self._behind))]
+        self.listens = bool(self._behind)
         self._measures.begin(len(runs), missed, max(late_ms, 0) / 1000)
         return bool(runs or missed or behind) or len(self._unread) > known
