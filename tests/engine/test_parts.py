@@ -75,7 +75,7 @@ def test_a_scope_is_open_once():
     identity.open("tool")
     with pytest.raises(HoldfastError, match="scope 'tool' is open already"):
         identity.open("tool")
-    identity.open_scopes.discard("tool")
+    identity.close("tool")
     identity.open("tool")
 
 
@@ -114,30 +114,45 @@ def test_a_renamed_task_takes_its_counters_along():
 # Life
 
 
+class Owner:
+    """An owner of a life that notes what it is told, and tries to close it again."""
+
+    def __init__(self):
+        self.followed = []
+
+    def went_live(self):
+        self.followed.append(("live", self.life.live))
+
+    def let_go(self):
+        self.followed.append(self.life.closing)
+        self.life.close("lost")
+        self.followed.append("last")
+
+
 @pytest.fixture
-def life():
+def owner():
+    return Owner()
+
+
+@pytest.fixture
+def life(owner):
     loop = asyncio.new_event_loop()
-    yield Life(RUN, loop, contextvars.copy_context())
+    owner.life = Life(RUN, loop, contextvars.copy_context(), owner)
+    yield owner.life
     loop.close()
 
 
-def test_what_follows_the_edge_follows_in_order_when_the_run_is_live(life):
-    followed = []
-    life.when_live(lambda: followed.append(("first", life.live)), lambda: followed.append(("second", life.live)))
+def test_what_follows_the_edge_follows_when_the_run_is_live(life, owner):
     assert not life.live
     life.go_live()
-    assert followed == [("first", True), ("second", True)]
+    assert owner.followed == [("live", True)]
 
 
 @pytest.mark.parametrize("outcome", ["ended", "parked", "released", "paused", "unfit", "lost"])
-def test_a_run_leaves_memory_once(life, outcome):
-    followed = []
-    life.when_closing(
-        lambda: followed.append(life.closing), lambda: life.close("lost"), lambda: followed.append("last")
-    )
+def test_a_run_leaves_memory_once(life, owner, outcome):
     life.close(outcome)
     life.close("lost")
-    assert followed == [outcome, "last"]
+    assert owner.followed == [outcome, "last"]
     assert (life.closing, life.ended.result()) == (outcome, outcome)
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from holdfast.engine.attempt import Call, Site
-from holdfast.engine.calls import NoteCall, ReceiveCall, contents
+from holdfast.engine.calls import PASSED_OVER, NoteCall, ReceiveCall, contents
 from holdfast.engine.loop import GateFuture
 from holdfast.errors import NotInRun, NotStorable
 from holdfast.runtime import NextEvent, Publish, Receive
@@ -137,16 +137,14 @@ class NextEventCall(ReceiveCall):
             choices[_CHOICE] = sorted({*choices.get(_CHOICE, ()), self._topic})
         return (yield from super().wait())
 
-    def passed_over(self, event: Event) -> Generator[Any, Any, bool]:
-        """Pass over one whose value is not of the type, or that was passed over before."""
+    def open(self, event: Event) -> Generator[Any, Any, Any]:
+        """Read an announcement; pass over one whose value is not of the type, or that was passed over before."""
         attempt, label, why = self.attempt, f":passed.{event.seq}", ""
         if attempt.identity.coming(self._site.path, label) not in attempt.journal.closed:
             try:
-                contents(attempt, self._shape, event)
+                return self._announcement(event, contents(attempt, self._shape, event))
             except NotStorable as error:
                 why = str(error)
-            else:
-                return False
         id = event.data.get("announcement", "")
         if attempt.life.live:
             _log.warning(
@@ -158,10 +156,9 @@ class NextEventCall(ReceiveCall):
             )
         self.future = GateFuture(loop=attempt.life.loop)  # for the next one; the time of both is one
         yield from PassOverCall(self._site, label, self._event, id, why).wait()
-        return True
+        return PASSED_OVER
 
-    def open(self, event: Event) -> Announcement[Any]:
-        value = contents(self.attempt, self._shape, event)
+    def _announcement(self, event: Event, value: Any) -> Announcement[Any]:
         data = event.data  # a message that a fork was given in its place says nothing of these
         id, at = data.get("announcement", ""), moment(data.get("at", event.at))
         return Announcement(self._event, value, id, at, data.get("run"))

@@ -28,19 +28,18 @@ from typing import Any, ClassVar, Protocol
 
 from holdfast.engine.bodies import Bodies
 from holdfast.engine.control import REQUESTS, Control
-from holdfast.engine.gate import Settling
 from holdfast.engine.host import Ended, Host
 from holdfast.engine.identity import Identity
 from holdfast.engine.inbox import Inbox
 from holdfast.engine.inputs import Inputs
 from holdfast.engine.journal import Divergence, Journal, arrives
-from holdfast.engine.life import Life
-from holdfast.engine.loop import GateFuture, Tasks
+from holdfast.engine.life import Life, Living
+from holdfast.engine.loop import Carrying, GateFuture, Tasks
 from holdfast.engine.parking import Parking
 from holdfast.engine.patches import Patches
 from holdfast.engine.recorder import Receipt, Recorder
 from holdfast.engine.streams import Streams
-from holdfast.engine.talks import Talks
+from holdfast.engine.talks import Talking, Talks
 from holdfast.engine.unrecorded import Unrecorded
 from holdfast.errors import NotStorable, Suspended
 from holdfast.runtime import AgentSpec, Durable, Placed, RunFacts, _here, outside
@@ -99,6 +98,10 @@ class Former(Protocol):
     def anew(self, key: str, digest: str) -> int | None: ...
     def child(self, key: str, digest: str, copies: list[list[Any]]) -> Origin | None: ...
     def carried(self) -> dict[str, Any]: ...
+
+
+class Owner(Carrying, Living, Talking, Protocol):
+    """The owner of an attempt, who carries it from outcome to outcome."""
 
 
 class Kept:
@@ -182,7 +185,7 @@ class Attempt:
     )  # fmt: skip
 
     def __init__(
-        self, host: Host, run: RunRow, spec: AgentSpec, journal: Journal, signals: list[Signal], settling: Settling,
+        self, host: Host, run: RunRow, spec: AgentSpec, journal: Journal, signals: list[Signal], owner: Owner,
         arrivals: Mapping[str, Callable[[Attempt, Event], None]],
     ) -> None:  # fmt: skip
         self.host, self.spec, self.journal = host, spec, journal
@@ -196,21 +199,20 @@ class Attempt:
         )
         self.guards: list[Guard] = []
         self.kept = Kept()
-        self.life = life = Life(run, asyncio.get_running_loop(), outside())
+        self.life = life = Life(run, asyncio.get_running_loop(), outside(), owner)
         forks = [wind for wind in journal.winds if wind.kind == "run.forked"]
         self.identity = Identity(run, forks[0].data["was"] if forks else None)
-        self.tasks = tasks = Tasks(life, host, self.identity, settling)
+        self.tasks = tasks = Tasks(life, host, self.identity, owner)
         inputs = Inputs(journal, run, host, spec.inputs)
-        self.pen = pen = Recorder(life, host, self._landed, self._rested, journal.numbered, inputs)
-        self.bodies = bodies = Bodies(life, host, pen, tasks, self._begin_asked)
-        self.inbox = inbox = Inbox(life, host, journal, pen, bodies, tasks, signals)
+        self.pen = pen = Recorder(life, host, self, journal.numbered, inputs)
+        self.bodies = bodies = Bodies(life, host, pen, tasks, self)
+        self.inbox = inbox = Inbox(life, host, journal, pen, bodies, tasks, signals, self)
         self.unrecorded = Unrecorded(life, host, journal, pen, bodies, tasks)
-        self.parking = Parking(life, host, journal, pen, bodies, tasks, inbox, self.unrecorded, self.all_begun)
+        self.parking = Parking(life, host, journal, pen, bodies, tasks, inbox, self.unrecorded, self)
         self.control = Control(life, host, journal, pen, bodies, tasks, inbox, self.parking)
         self.patches = Patches(life, host, journal, pen)
         self.streams = Streams(run, host, pen.outflow, self.calls)
-        self.talks = Talks(journal, self.identity, pen, bodies, inbox.mailbox, self.parking)
-        life.when_closing(self._let_go, self.parking.disarm, self.control.disarm, bodies.stop_all, tasks.cancel_all)
+        self.talks = Talks(journal, self.identity, pen, bodies, inbox.mailbox, self.parking, owner)
 
     @property
     def run(self) -> RunRow:
@@ -218,10 +220,10 @@ class Attempt:
 
     def start(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Start the agent's code from its first line."""
-        context = contextvars.copy_context()
-        enter(self.host.overrides(self.run.root_id or self.run.id), context)
+        context, run = contextvars.copy_context(), self.life.run
+        enter(self.host.overrides(run.root_id or run.id), context)
         self.kept.overrides = context.run(active)
-        self.tasks.start(lambda: self.spec.fn(*args, **kwargs), context)
+        self.tasks.start(self.spec.fn(*args, **kwargs), context)
 
     # Asking
 
@@ -275,7 +277,7 @@ class Attempt:
         finally:
             _here.reset(token)
 
-    def _begin_asked(self) -> None:
+    def begin_asked(self) -> None:
         """A reason to hold the run back is over: what was asked meanwhile begins."""
         for call in list(self.calls.values()):
             if self.life.live and not call.begun and not call.withdrawn and self._may_begin(call):
@@ -347,7 +349,7 @@ class Attempt:
                 with Placed(None):
                     self.reach_edge()
 
-    def _landed(self, event: Event) -> None:
+    def landed(self, event: Event) -> None:
         """An outcome is durable: it waits for its turn. The only task there is, when it is at rest, need not wait at all."""
         journal, tasks = self.journal, self.tasks
         first = not journal.ready
@@ -371,11 +373,9 @@ class Attempt:
         this. Then only what that task waits for is delivered, what nobody waits for any more, and what arrives.
         """
         call = self.calls.get(event.key or "")
-        if awaited is not None and (call is None or call.future is not awaited):
-            if not arrives(event) and (call is None or not call.withdrawn):
-                return False
-            with Placed(None):  # a timer that is set here is ours, though the agent runs
-                return self._deliver(event)
+        others = awaited is not None and (call is None or call.future is not awaited)
+        if others and not arrives(event) and (call is None or not call.withdrawn):
+            return False
         takes = self._arrivals.get(event.kind)
         if takes is None and (call is None or (event.kind == "step.cancelled" and not call.withdrawn)):
             if not self.life.live:
@@ -384,12 +384,16 @@ class Attempt:
         self.pen.undelivered.pop(event.seq, None)
         self.journal.saw(event)
         self.tasks.stir()
-        if takes is not None:
-            takes(self, event)
-        elif call is not None:
-            del self.calls[event.key or ""]  # one call may take the outcomes of several keys
-            call.settled = True
-            call.settle(event)
+        token = _here.set(None)  # a timer that is set here is ours, though the agent may run
+        try:
+            if takes is not None:
+                takes(self, event)
+            elif call is not None:
+                del self.calls[event.key or ""]  # one call may take the outcomes of several keys
+                call.settled = True
+                call.settle(event)
+        finally:
+            _here.reset(token)
         return True
 
     def passed(self, event: Event) -> None:
@@ -417,7 +421,8 @@ class Attempt:
             self._deliver(event)
             self.journal.move_on()
 
-    def _rested(self) -> None:
+    def rested(self) -> None:
+        """A write is durable that is no outcome."""
         self.bodies.rested()
 
     # The edge
@@ -437,9 +442,10 @@ class Attempt:
             if not (call.begun or call.withdrawn) and self._may_begin(call):
                 self._begin(call)
         # What was pending while nobody looked comes in the order of its own times; signals in the order in which they came.
-        signals = self.inbox.take_signals()
-        times = accumulate((signal.sent_at for signal in signals), max)  # senders' clocks differ
-        pending += [(at, n, partial(self.inbox.arrive, signals[n])) for n, at in enumerate(times)]
+        if self.inbox.signals:
+            signals = self.inbox.take_signals()
+            times = accumulate((signal.sent_at for signal in signals), max)  # senders' clocks differ
+            pending += [(at, n, partial(self.inbox.arrive, signals[n])) for n, at in enumerate(times)]
         self.edge_due = None
         for _, _, happen in sorted(pending, key=lambda entry: entry[:2]):
             happen()
@@ -493,18 +499,27 @@ class Attempt:
         more = f" and {len(new) - 3} more" if len(new) > 3 else ""
         return f"; it now calls {', '.join(told)}{more}, which the journal does not have" if told else ""
 
+    def requested(self, signal: Signal) -> None:
+        """The run is to pause, to go on or to stop."""
+        self.control.requested(signal)
+
     # Leaving
 
-    def _let_go(self) -> None:
+    def let_go(self) -> None:
+        """The run leaves memory: let go of all that would go on."""
         for call in self.calls.values():
             call.let_go()
+        self.parking.disarm()
+        self.control.disarm()
+        self.bodies.stop_all()
+        self.tasks.cancel_all()
 
     async def unwound(self) -> None:
         """Wait a little for the tasks to unwind; what does not end is kept, never left to the garbage collector."""
         loop, tasks, drivers = self.life.loop, self.tasks.alive, self.bodies.drivers
         until = loop.time() + _UNWIND_S
         while loop.time() < until:
-            awake = {*(task for task in tasks if not task.stirring.asleep), *drivers}
+            awake = {task for task in tasks if not task.stirring.asleep} | drivers
             if not awake:
                 break
             await asyncio.wait(awake, timeout=_UNWIND_S / 20)

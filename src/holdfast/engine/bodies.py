@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from holdfast.engine.host import Host
 from holdfast.engine.life import Life
@@ -36,16 +36,27 @@ class NotBegun(Exception):
     """A body waited for a thread, and when there was one it was not to run any more, or not yet."""
 
 
+class Asking(Protocol):
+    """The owner of bodies: one attempt at a run, whose agent asks for them."""
+
+    def begin_asked(self) -> None:
+        """Begin what was asked for while it was held back."""
+
+    def all_begun(self) -> bool:
+        """Has all that was asked for begun, but for what waits for a conversation?"""
+        ...
+
+
 class Bodies:
     """The work in progress of one attempt, and whether more may begin."""
 
     __slots__ = (
-        "_held_back", "_host", "_lease_until", "_life", "_pen", "_tasks", "_turn", "asleep", "drivers", "may_begin",
-        "on_allowed", "running", "unstoppable",
+        "_held_back", "_host", "_lease_until", "_life", "_owner", "_pen", "_tasks", "_turn", "asleep", "drivers", "may_begin",
+        "running", "unstoppable",
     )  # fmt: skip
 
-    def __init__(self, life: Life, host: Host, pen: Recorder, tasks: Tasks, on_allowed: Callable[[], None]) -> None:
-        self._life, self._host, self._pen, self._tasks = life, host, pen, tasks
+    def __init__(self, life: Life, host: Host, pen: Recorder, tasks: Tasks, owner: Asking) -> None:
+        self._life, self._host, self._pen, self._tasks, self._owner = life, host, pen, tasks, owner
         self.drivers: set[asyncio.Task[None]] = set()
         self.running = 0
         self.unstoppable = 0  # bodies in threads, of which it must be known how they ended before they may run again
@@ -54,7 +65,6 @@ class Bodies:
         self._lease_until = 0.0
         self.may_begin = Flag(up=True)  # down while there is a reason why nothing new may begin:
         self._held_back: set[str] = set()
-        self.on_allowed = on_allowed  # what was asked meanwhile begins
         self._turn: asyncio.Lock | None = None
 
     @property
@@ -81,7 +91,7 @@ class Bodies:
         if not self._held_back:
             self.may_begin.set()
         if not self.holding:
-            self.on_allowed()
+            self._owner.begin_asked()
 
     @property
     def holding(self) -> bool:

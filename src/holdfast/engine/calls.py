@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, Final
 
 from holdfast.engine.attempt import Attempt, Call, Site, tagged
 from holdfast.engine.journal import first_of
@@ -142,6 +142,9 @@ class Tick(Call):
 CALLERS.add(Tick.settle.__code__)
 
 
+PASSED_OVER: Final = object()  # in the place of a message that is not for the call
+
+
 class ReceiveCall(Call):
     """Waits for the next message of a topic. Taking it needs no record: its arrival is one."""
 
@@ -175,20 +178,17 @@ class ReceiveCall(Call):
                         raise
                     finally:
                         attempt.parking.waits.pop(self.key, None)
-                if not (yield from self.passed_over(event)):
-                    return self.open(event)
+                value = yield from self.open(event)
+                if value is not PASSED_OVER:
+                    return value
         finally:
             if self._timer is not None and timed:
                 self._timer.cancel()
 
-    def passed_over(self, event: Event) -> Generator[Any, Any, bool]:
-        """Pass a message over that is not for this call; True if it was. Those that somebody sent are read as they come."""
-        return False
-        yield
-
-    def open(self, event: Event) -> Any:
-        """Make of a message what the agent gets."""
+    def open(self, event: Event) -> Generator[Any, Any, Any]:
+        """Make of a message what the agent gets, or pass it over. Those that somebody sent are read as they come."""
         return opened(self.attempt, self._topic, self._shape, event)
+        yield
 
     @property
     def late(self) -> str:
@@ -274,4 +274,4 @@ def opened(attempt: Attempt, topic: str, shape: Shape, letter: Event) -> Any:
 
 def contents(attempt: Attempt, shape: Shape, letter: Event) -> Any:
     """The value of a message. Runs of versions that dropped what a type had no field for go on so."""
-    return shape.load(attempt.pen.text_of(letter), drop=attempt.run.identity is None)
+    return shape.load(attempt.pen.text_of(letter), drop=attempt.life.run.identity is None)

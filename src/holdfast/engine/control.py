@@ -60,9 +60,6 @@ class Control:
         self._ends_now = False  # it was asked for twice
         self._postponed = False  # the agent has asked for a child that begins when it was told, if it still wants it
         self._grace_timer: Timer | None = None
-        inbox.requests["run.pausing"] = self._asked_to_pause
-        inbox.requests["run.resumed"] = self._asked_to_resume
-        inbox.requests["run.cancelling"] = self._asked_to_stop
 
     def disarm(self) -> None:
         """Take the timer back."""
@@ -70,6 +67,15 @@ class Control:
             self._grace_timer.cancel()
 
     # Requests, as they come from the inbox
+
+    def requested(self, signal: Signal) -> None:
+        """Take a request in."""
+        if signal.kind == "run.pausing":
+            self._asked_to_pause(signal)
+        elif signal.kind == "run.resumed":
+            self._asked_to_resume(signal)
+        else:
+            self._asked_to_stop(signal)
 
     def _asked_to_pause(self, signal: Signal) -> None:
         """The only request that leaves no trace for replay."""
@@ -225,8 +231,8 @@ class Control:
         return True
 
     def begin_postponed(self) -> None:
-        """The run has settled: if the agent was told since, what it still waits for begins."""
-        if self._postponed and self.unwinding:
+        """The agent was told, and the run has settled since: what it still waits for begins."""
+        if self._postponed:
             self._postponed = False
             self._bodies.resume()
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, Final
 
 from holdfast.engine import approvals, checkpoints, conversations, effects, forks, outlets
@@ -29,7 +28,7 @@ from holdfast.engine.carried import Carried
 from holdfast.engine.control import REQUESTS
 from holdfast.engine.host import Host
 from holdfast.engine.journal import Divergence, Journal
-from holdfast.engine.loop import install
+from holdfast.engine.loop import Place, install
 from holdfast.engine.loops import Watch
 from holdfast.engine.scope import Scope
 from holdfast.errors import HoldfastError, NotStorable
@@ -91,7 +90,7 @@ def _arguments(spec: AgentSpec, text: str) -> tuple[tuple[Any, ...], dict[str, A
         return (spec.folding.state.load(json.dumps(given["state"]), "state", migrate=spec.folding.migrate),), {}
 
 
-async def load(host: Host, run: RunRow, spec: AgentSpec) -> Attempt:
+async def load(host: Host, run: RunRow, spec: AgentSpec, loop: Loop | None = None) -> Attempt:
     """Everything replay needs, read once: no work per step grows with the history."""
     install(asyncio.get_running_loop())
     store = host.store
@@ -101,10 +100,17 @@ async def load(host: Host, run: RunRow, spec: AgentSpec) -> Attempt:
     signals = await store.inbox(run.id, run.inbox_seen) if run.inbox_count > run.inbox_seen else []
     for signal in signals:
         signal.value = await unspilled(store, signal.value)
-    attempt = assemble(host, run, spec, events, signals)
-    closed, texts = attempt.journal.closed, attempt.pen.texts
+    attempt = assemble(host, run, spec, events, signals, loop or Loop())
+    if events:
+        await _recall(attempt, events)
+    return attempt
+
+
+async def _recall(attempt: Attempt, events: list[Event]) -> None:
+    """Read what events only name."""
+    store, closed, texts = attempt.host.store, attempt.journal.closed, attempt.pen.texts
     for event in events:
-        if event.epoch == run.lease_epoch:  # written by the claim itself
+        if event.epoch == attempt.run.lease_epoch:  # written by the claim itself
             attempt.pen.claimed(event)
         if event.blob is not None and (event.kind in OUTCOMES or event.key not in closed):  # else its call is over
             texts[event.blob] = (await store.blob(event.blob)).decode()
@@ -112,30 +118,18 @@ async def load(host: Host, run: RunRow, spec: AgentSpec) -> Attempt:
     await checkpoints.recall(attempt)
     await forks.recall(attempt)
     await outlets.recall(attempt)
-    return attempt
 
 
-def assemble(host: Host, run: RunRow, spec: AgentSpec, events: list[Event], signals: list[Signal]) -> Attempt:
-    """Put one attempt together: which feature takes part where, and in which order."""
-    loop = Loop()
+def assemble(
+    host: Host, run: RunRow, spec: AgentSpec, events: list[Event], signals: list[Signal], loop: Loop
+) -> Attempt:
+    """Put one attempt together."""
     loop.attempt = attempt = Attempt(host, run, spec, Journal.of(events, run.created_at), signals, loop, ARRIVALS)
-    # When the run goes live: what was found out on the way is written before anything else.
-    attempt.talks.when_refused(loop.fail)
-    attempt.life.when_live(
-        attempt.patches.write,
-        attempt.unrecorded.write,
-        partial(approvals.withdraw_forsaken, attempt),
-        attempt.talks.rejoin,
-        attempt.pen.outflow.soon,
-    )
     # Before a body begins: may it?
     if spec.loops is not None:
         attempt.guards.append(Watch(attempt, spec.loops))
     if run.budget is not None:
         attempt.guards.append(Meter(attempt))
-    attempt.tasks.serve(
-        partial(Scope, attempt), loop.conclude, attempt.unrecorded.stirred, partial(effects.report, attempt)
-    )
     return attempt
 
 
@@ -145,14 +139,28 @@ class Loop:
     __slots__ = ("attempt",)
     attempt: Attempt
 
+    def new_scope(self, path: str, named: str, made_at: str) -> Scope:
+        """Make the place of a new task."""
+        return Scope(self.attempt, path, named, made_at)
+
+    def went_live(self) -> None:
+        """Write, before anything else, what was found out on the way."""
+        attempt = self.attempt
+        attempt.patches.write()
+        attempt.unrecorded.write()
+        approvals.withdraw_forsaken(attempt)
+        attempt.talks.rejoin()
+        attempt.pen.outflow.soon()
+
     def advance(self) -> bool:
         """The run has settled: deliver the next outcome, or find out why there is none. True when one was delivered."""
         attempt, life, journal = self.attempt, self.attempt.life, self.attempt.journal
         attempt.tasks.swept()
         if life.closing:
             return False
-        attempt.control.begin_postponed()
-        if attempt.deliver_next():
+        if attempt.control.unwinding:
+            attempt.control.begin_postponed()
+        if (journal.ready or not life.live) and attempt.deliver_next():
             return True
         if not life.live:
             event = journal.next()
@@ -163,8 +171,7 @@ class Loop:
             attempt.reach_edge()
             if attempt.deliver_next():
                 return True
-        attempt.tasks.settle()
-        if attempt.tasks.ended:
+        if attempt.tasks.settle():
             self.conclude()
         if not (life.finishing or life.closing):
             attempt.parking.idle()
@@ -205,13 +212,16 @@ class Loop:
         """The run cannot have what it needs to go on: it ends where it is, and its code hears nothing of it."""
         self.attempt.control.finish("failed", None, _error_record(error))
 
+    def let_go(self) -> None:
+        """The run leaves memory."""
+        self.attempt.let_go()
+
     # When it does not go on
 
     def _stalled(self, missing: Divergence) -> None:
         """Replay waits for a call that the code does not make: a divergence, or raw I/O that is still on its way."""
         attempt, tasks = self.attempt, self.attempt.tasks
-        tasks.settle()
-        if tasks.ended:
+        if tasks.settle():
             self.conclude()
         elif not attempt.unrecorded.unaccounted():
             self._stalled_for_good(missing, tasks.activity)
@@ -219,6 +229,14 @@ class Loop:
             grace_s, seen = FOREIGN_GRACE_S if attempt.unrecorded.known else STALL_GRACE_S, tasks.activity
             with Placed(None):
                 attempt.host.clock.after(grace_s, lambda: self._stalled_for_good(missing, seen))
+
+    def stirred(self, place: Place, coro: Any) -> None:
+        """A task of a settled run has moved by itself."""
+        self.attempt.unrecorded.stirred(place, coro)
+
+    def report(self, place: Place, what: str, line: str) -> None:
+        """Agent code waits for something foreign."""
+        effects.report(self.attempt, place, what, line)
 
     def _stalled_for_good(self, missing: Divergence, seen: int) -> None:
         attempt = self.attempt

@@ -89,6 +89,10 @@ class Identity:
             )
         self.open_scopes.add(path)
 
+    def close(self, path: str) -> None:
+        """Leave a named scope."""
+        self.open_scopes.discard(path)
+
     # Eras, and going on from a record without making the calls again
 
     @property

@@ -14,7 +14,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, Protocol
 
 from holdfast.engine.bodies import Bodies
 from holdfast.engine.host import Host
@@ -118,6 +118,8 @@ class Mailbox:
 
     def forsaken(self) -> list[tuple[str, str]]:
         """Such questions that nobody has decided, each with its call; they are told once."""
+        if not self._forsaken:
+            return []
         forsaken, self._forsaken = self._forsaken, {}
         return [(approval, key) for approval, key in forsaken.items() if approval not in self.decided]
 
@@ -151,12 +153,22 @@ class Mailbox:
         return sorted((event for box in self.letters.values() for event in box), key=lambda event: event.seq)
 
 
+REQUESTED: Final = ("run.pausing", "run.resumed", "run.cancelling")  # signals that are no arrivals: `Control` has them
+
+
+class Receiving(Protocol):
+    """The owner of an inbox: one attempt at a run."""
+
+    def requested(self, signal: Signal) -> None:
+        """The run is to pause, to go on or to stop."""
+
+
 class Inbox:
     """Fetches what was sent to one run, for as long as it is in memory."""
 
     __slots__ = (
-        "_bodies", "_host", "_journal", "_life", "_noticed", "_pen", "_singly", "_tasks",
-        "fetching", "mailbox", "requests", "seen", "signals",
+        "_bodies", "_host", "_journal", "_life", "_noticed", "_owner", "_pen", "_singly", "_tasks",
+        "fetching", "mailbox", "seen", "signals",
     )  # fmt: skip
 
     def __init__(
@@ -168,15 +180,15 @@ class Inbox:
         bodies: Bodies,
         tasks: Tasks,
         signals: list[Signal],
+        owner: Receiving,
     ) -> None:
-        self._life, self._host, self._journal, self._pen = life, host, journal, pen
+        self._owner, self._life, self._host, self._journal, self._pen = owner, life, host, journal, pen
         self._bodies, self._tasks = bodies, tasks
         self.mailbox = Mailbox()
         self.signals = signals  # that came before the run was loaded; they become events when it goes live
         self.seen = life.run.inbox_seen  # signals up to this one are events, or on their way to be
         self.fetching = self._noticed = False  # reading the inbox; told that there is something in it
         self._singly = False  # the run was asked to stop: what comes is looked at before it is an event
-        self.requests: dict[str, Callable[[Signal], None]] = {}  # pause, resume and cancel: what carries them out
 
     @property
     def idle(self) -> bool:
@@ -186,9 +198,8 @@ class Inbox:
     def arrive(self, signal: Signal) -> None:
         """A signal becomes an event of the journal, and is seen once that is durable."""
         self.seen = max(self.seen, signal.position)
-        request = self.requests.get(signal.kind)
-        if request is not None:
-            request(signal)
+        if signal.kind in REQUESTED:
+            self._owner.requested(signal)
             return
         data = signal.recorded()
         if data is None:

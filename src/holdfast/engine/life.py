@@ -11,23 +11,35 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable
+from typing import Protocol
 
 from holdfast.engine.journal import Divergence
 from holdfast.store.appends import Transition
 from holdfast.words.model import Event, RunRow
 
 
+class Living(Protocol):
+    """The owner of a life: one attempt at a run."""
+
+    def went_live(self) -> None:
+        """Everything recorded is through."""
+
+    def let_go(self) -> None:
+        """The run leaves memory."""
+
+
 class Life:
     """Where one attempt at a run is in its life, and how it left."""
 
     __slots__ = (
-        "_on_close", "_on_live", "closing", "ended", "finishing", "found", "left", "live", "loop", "misfit", "outside", "run",
+        "_owner", "closing", "ended", "finishing", "found", "left", "live", "loop", "misfit", "outside", "run",
         "unfit",
     )  # fmt: skip
 
-    def __init__(self, run: RunRow, loop: asyncio.AbstractEventLoop, outside: contextvars.Context) -> None:
-        self.run, self.loop, self.outside = run, loop, outside
+    def __init__(
+        self, run: RunRow, loop: asyncio.AbstractEventLoop, outside: contextvars.Context, owner: Living
+    ) -> None:
+        self.run, self.loop, self.outside, self._owner = run, loop, outside, owner
         self.live = False
         self.finishing = False  # its end is recorded, and on its way to the store
         self.closing: str | None = None  # how it leaves, once it does
@@ -36,22 +48,11 @@ class Life:
         self.misfit: Divergence | None = None  # the record that does not, and what was found in its place
         self.found = ""
         self.ended: asyncio.Future[str] = loop.create_future()
-        self._on_live: tuple[Callable[[], None], ...] = ()
-        self._on_close: tuple[Callable[[], None], ...] = ()
-
-    def when_live(self, *follow: Callable[[], None]) -> None:
-        """Say what follows when the run goes live, in this order."""
-        self._on_live = follow
-
-    def when_closing(self, *follow: Callable[[], None]) -> None:
-        """Say what follows when the run leaves memory, in this order; what is said later comes before all of it."""
-        self._on_close = (*follow, *self._on_close)
 
     def go_live(self) -> None:
-        """Everything recorded is through: write first what was found out on the way."""
+        """Everything recorded is through: from here on the run acts."""
         self.live = True
-        for write in self._on_live:
-            write()
+        self._owner.went_live()
 
     def leaves(self, transition: Transition) -> Transition:
         """Remember how the run is being given back, paused or ended."""
@@ -82,7 +83,6 @@ class Life:
         if self.closing:
             return
         self.closing = outcome
-        for let_go in self._on_close:
-            let_go()
+        self._owner.let_go()
         if not self.ended.done():
             self.ended.set_result(outcome)

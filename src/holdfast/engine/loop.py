@@ -192,19 +192,35 @@ class Maker(Protocol):
     def new_task(self, make: Callable[[], RunTask]) -> RunTask: ...
 
 
+class Carrying(Settling, Protocol):
+    """The owner of tasks: one attempt at a run."""
+
+    def new_scope(self, path: str, named: str, made_at: str) -> Place:
+        """Make the place of a new task."""
+        ...
+
+    def conclude(self) -> None:
+        """The agent has ended."""
+
+    def stirred(self, place: Place, coro: Any) -> None:
+        """A task of a settled run has moved by itself."""
+
+    def report(self, place: Place, what: str, line: str) -> None:
+        """Agent code waits for something foreign."""
+
+
 class Tasks:
     """The tasks of one attempt, and whether they have come to rest."""
 
     __slots__ = (
-        "_failed", "_host", "_identity", "_new_scope", "_refusals", "activity", "alive", "dusty", "gate", "given_up",
-        "hops", "life", "never_settle", "on_end",
-        "on_stray", "report", "resting", "root", "settled", "ticked_s",
+        "_failed", "_host", "_identity", "_refusals", "activity", "alive", "dusty", "gate", "given_up", "hops", "life",
+        "never_settle", "owner", "resting", "root", "settled", "ticked_s",
     )  # fmt: skip
 
-    def __init__(self, life: Life, host: Maker, identity: Identity, settling: Settling) -> None:
-        self.life, self._host, self._identity = life, host, identity
+    def __init__(self, life: Life, host: Maker, identity: Identity, owner: Carrying) -> None:
+        self.life, self._host, self._identity, self.owner = life, host, identity, owner
         self.activity = self.hops = 0  # steps of tasks and callbacks that were asked for; of these, callbacks
-        self.gate = Gate(life.loop, life.outside, settling, self)
+        self.gate = Gate(life.loop, life.outside, owner, self)
         self.alive: dict[RunTask, None] = {}
         self.root: RunTask | None = None
         self._failed: weakref.WeakSet[RunTask] | None = None  # tasks, as long as the agent holds them
@@ -215,26 +231,13 @@ class Tasks:
         self._refusals = 0  # of verbs, while the run leaves memory
         self.ticked_s = 0.0  # when the last asyncio timer of the agent was due, as the loop's time
 
-    def serve(
-        self,
-        new_scope: Callable[[str, str, str], Place],
-        on_end: Callable[[], None],
-        on_stray: Callable[[Place, Any], None],
-        report: Callable[[Place, str, str], None],
-    ) -> None:
-        """Name the maker of scopes, and the hearers of three things.
-
-        The agent has ended; a task of a settled run has moved by itself; agent code waits for something foreign.
-        """
-        self._new_scope, self.on_end, self.on_stray, self.report = new_scope, on_end, on_stray, report
-
     # Making them
 
-    def start(self, code: Callable[[], Any], context: contextvars.Context) -> None:
+    def start(self, code: Coroutine[Any, Any, Any], context: contextvars.Context) -> None:
         """Start the agent's code from its first line."""
-        scope = self._new_scope("", "", "")
+        scope = self.owner.new_scope("", "", "")
         context.run(_here.set, scope)
-        self.root = self._new(Stirring(code(), self, scope), scope, context)
+        self.root = self._new(Stirring(code, self, scope), scope, context)
         self.gate.kick()
 
     def adopt(self, parent: Place, coro: Any, given: contextvars.Context | None, **kw: Any) -> RunTask:
@@ -245,7 +248,7 @@ class Tasks:
             isinstance(coro, Durable) or self.life.closing
         )  # has its key, or may not call: `finally` needs tasks too
         path = f"{place}~" if nameless else f"{place}#{self._identity.nth(place)}"
-        scope = self._new_scope(path, parent.named, made_at(coro))
+        scope = self.owner.new_scope(path, parent.named, made_at(coro))
         context = contextvars.copy_context() if given is None else given
         if given is None:
             context.run(_here.set, scope)
@@ -274,7 +277,7 @@ class Tasks:
             self._failed.add(task)
         if task is self.root:
             if not self.alive and not self.dusty:
-                self.on_end()
+                self.owner.conclude()
                 if not (self.life.finishing or self.life.closing):
                     self.gate.kick()  # it cannot end yet, and waits
                 return
@@ -283,11 +286,6 @@ class Tasks:
                     other.cancel()
         self.dusty = True
         self.gate.kick()
-
-    @property
-    def ended(self) -> bool:
-        """Has the agent ended, and all that it has started in this process?"""
-        return self.root is not None and self.root.done() and not self.alive
 
     def cancel_all(self) -> None:
         """The run leaves memory: each task unwinds."""
@@ -353,9 +351,10 @@ class Tasks:
         """The only task there is waits at the gate."""
         self.resting = True
 
-    def settle(self) -> None:
-        """All of the run has been seen to wait, and nothing is left to deliver."""
+    def settle(self) -> bool:
+        """All of the run has been seen to wait, and nothing is left to deliver. True if the agent has ended, and all it started."""
         self.resting = self.settled = True
+        return not self.alive and self.root is not None
 
     def stir(self) -> None:
         """An outcome is delivered: the run moves."""
@@ -365,7 +364,7 @@ class Tasks:
     def stirs(self, task: Stirring) -> None:
         """A task of a resting run is stepped. If the run has settled, it was not the gate that moved it."""
         if self.settled:
-            self.on_stray(task.scope, task)
+            self.owner.stirred(task.scope, task)
         self.resting = False
 
     def stray(self, now_s: float) -> None:
@@ -540,7 +539,7 @@ def _watched(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     def watched(*args: Any, **kw: Any) -> Any:
         place: Any = here()
         if _is_scope(place) and not place.tasks.life.closing:
-            place.tasks.report(place, f"loop.{name}", frame_location(sys._getframe(1)))
+            place.tasks.owner.report(place, f"loop.{name}", frame_location(sys._getframe(1)))
         return method(*args, **kw)
 
     return watched

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from holdfast.engine.bodies import Bodies
+from holdfast.engine.bodies import Asking, Bodies
 from holdfast.engine.host import EARLY_MS, Host
 from holdfast.engine.inbox import Inbox
 from holdfast.engine.journal import Journal
@@ -27,7 +27,6 @@ from holdfast.engine.loop import Tasks
 from holdfast.engine.recorder import Recorder
 from holdfast.engine.unrecorded import Unrecorded
 from holdfast.errors import LeaseLost, StoreUnavailable
-from holdfast.runtime import Placed
 from holdfast.store.appends import Append, InboxMoved, Transition
 from holdfast.words.clock import Timer
 from holdfast.words.harmless import logger
@@ -58,16 +57,15 @@ class Parking:
     """The waits of one run, and whether it may leave memory meanwhile."""
 
     __slots__ = (
-        "_all_begun", "_bodies", "_host", "_inbox", "_journal", "_life", "_pen", "_tasks", "_unrecorded", "ticks", "timer", "waits",
+        "_bodies", "_host", "_inbox", "_journal", "_life", "_owner", "_pen", "_tasks", "_unrecorded", "ticks", "timer", "waits",
     )  # fmt: skip
 
     def __init__(
         self, life: Life, host: Host, journal: Journal, pen: Recorder, bodies: Bodies, tasks: Tasks, inbox: Inbox,
-        unrecorded: Unrecorded, all_begun: Callable[[], bool],
+        unrecorded: Unrecorded, owner: Asking,
     ) -> None:  # fmt: skip
         self._life, self._host, self._journal, self._pen = life, host, journal, pen
-        self._bodies, self._tasks, self._inbox, self._unrecorded = bodies, tasks, inbox, unrecorded
-        self._all_begun = all_begun  # have all calls that were asked for begun?
+        self._bodies, self._tasks, self._inbox, self._unrecorded, self._owner = bodies, tasks, inbox, unrecorded, owner
         self.waits: dict[str, Wait] = {}
         self.ticks = 0  # asyncio timers of the agent that are set
         self.timer: Timer | None = None
@@ -108,7 +106,7 @@ class Parking:
     @property
     def resting(self) -> Wait | None:
         """Name what a person would name first of what the run waits for, and when the next is due; None if it does more."""
-        if self.busy or self._bodies.holding or not self.waits or not self._all_begun():
+        if self.busy or self._bodies.holding or not self.waits or not self._owner.all_begun():
             return None
         dues = [wait.due for wait in self.waits.values() if wait.due is not None]
         return Wait(self._named(), min(dues, default=None))
@@ -125,17 +123,16 @@ class Parking:
         if self.busy or self._bodies.holding:
             return
         clock, seen = self._host.clock, self._tasks.activity
-        with Placed(None):
-            self.disarm()
-            if not self.waits or self._unrecorded.outstanding:
-                self.timer = clock.after(_STALL_NOTICE_S, lambda: self._stall(seen))
-                return
-            dues = [wait.due for wait in self.waits.values() if wait.due is not None]
-            if dues and min(dues) <= clock.now() + EARLY_MS:
-                return
-            grace_s = self._host.park_grace_s(self._life.run.id)
-            if grace_s is not None:
-                self.timer = clock.after(grace_s, lambda: self._park(seen))
+        self.disarm()
+        if not self.waits or self._unrecorded.outstanding:
+            self.timer = clock.after(_STALL_NOTICE_S, lambda: self._stall(seen))
+            return
+        dues = [wait.due for wait in self.waits.values() if wait.due is not None]
+        if dues and min(dues) <= clock.now() + EARLY_MS:
+            return
+        grace_s = self._host.park_grace_s(self._life.run.id)
+        if grace_s is not None:
+            self.timer = clock.after(grace_s, lambda: self._park(seen))
 
     def disarm(self) -> None:
         """Take the timer back."""
@@ -211,7 +208,7 @@ class Parking:
         # Only a run that has come to rest waits: one whose agent has an outcome and has not gone on yet would sleep for long.
         rests = life.live and tasks.resting and not tasks.gate.pumping
         append = Append(life.run.id, life.run.lease_epoch, pen.next_seq, transition=Transition("ready"))
-        if rests and self.waits and not self.busy and self._all_begun():
+        if rests and self.waits and not self.busy and self._owner.all_begun():
             append = self._giving_back()
         pen.outflow.flush()
         life.close("released")

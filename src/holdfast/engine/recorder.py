@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from holdfast.engine.host import Host
 from holdfast.engine.inputs import Inputs
@@ -99,21 +99,28 @@ class Landed(Receipt):
         self.pen.outflow.landed(self._size)
 
 
+class Recording(Protocol):
+    """The owner of a pen: one attempt at a run."""
+
+    def landed(self, event: Event) -> None:
+        """An outcome is durable."""
+
+    def rested(self) -> None:
+        """Another write is."""
+
+
 class Recorder:
     """The owner's pen: one per attempt at a run."""
 
     __slots__ = (
         "_heard", "_held", "_store", "_value_limit_bytes", "_worker", "inputs", "life", "new_outcomes", "next_seq", "numbered",
-        "on_outcome", "on_rest", "on_their_way", "outflow", "progress", "texts", "unacked", "undelivered",
+        "on_their_way", "outflow", "owner", "progress", "texts", "unacked", "undelivered",
     )  # fmt: skip
 
-    def __init__(
-        self, life: Life, host: Host, on_outcome: Callable[[Event], None], on_rest: Callable[[], None], numbered: int,
-        inputs: Inputs,
-    ) -> None:  # fmt: skip
+    def __init__(self, life: Life, host: Host, owner: Recording, numbered: int, inputs: Inputs) -> None:
         self.life, self._store, self._value_limit_bytes = life, host.store, host.value_limit_bytes
         self._heard = host.recorded
-        self.on_outcome, self.on_rest = on_outcome, on_rest  # an outcome is durable; another write is
+        self.owner = owner
         self.next_seq = life.run.next_seq
         self.unacked = 0
         self.on_their_way = 0  # of these: given to the store
@@ -203,9 +210,9 @@ class Recorder:
             then(event)
         if event.kind in OUTCOMES:
             self.new_outcomes += 1
-            self.on_outcome(event)
+            self.owner.landed(event)
         else:
-            self.on_rest()  # what was begun is begun: perhaps the run only waits now
+            self.owner.rested()  # what was begun is begun: perhaps the run only waits now
 
     def write(self, append: Append, receipt: Receipt, *, alone: bool = False) -> None:
         """Queue an append; what is refused ends this attempt."""
@@ -398,7 +405,7 @@ class Outflow:
     def landed(self, size: int) -> None:
         """There is room for more."""
         self._unwritten -= size
-        self._pen.on_rest()
+        self._pen.owner.rested()
         if self._room is not None and self._unwritten < MOST_CHARACTERS:
             self._room.set()
             self._room = None

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 from holdfast.engine.attempt import Attempt
-from holdfast.engine.execute import how_it_ended, load, start
+from holdfast.engine.execute import Loop, how_it_ended, load, start
 from holdfast.engine.host import Host
 from holdfast.engine.loop import running_frames, suspended_frames
 from holdfast.runtime import AgentSpec
@@ -54,11 +54,10 @@ async def tried(
 
     `begins` is called before the first line of the code.
     """
-    attempt = await load(host, run, spec)
-    made, life = Tried(of=len(attempt.journal.outcomes)), attempt.life
+    made = Tried()
+    attempt = await load(host, run, spec, _Trying(made, look))
+    made.of, life = len(attempt.journal.outcomes), attempt.life
     attempt.bodies.hold("rehearsal")
-    life.when_live(lambda: _reach(attempt, made))
-    life.when_closing(lambda: look(_stacks(attempt)))
     begins()
     try:
         await start(attempt)
@@ -73,14 +72,25 @@ async def tried(
     return made
 
 
-def _reach(attempt: Attempt, made: Tried) -> None:
-    """All that is recorded is through."""
-    root = attempt.tasks.root
-    made.ended, made.asks = root is not None and root.done(), attempt.asks_instead()
-    if made.ended and root is not None:
-        made.error = how_it_ended(attempt)
-        made.value = root.result() if made.error is None else None
-    attempt.life.close("edge")
+class _Trying(Loop):
+    """Carries an attempt up to its edge, where it is over."""
+
+    __slots__ = ("_look", "_made")
+
+    def __init__(self, made: Tried, look: Callable[[Stacks], None]) -> None:
+        self._made, self._look = made, look
+
+    def went_live(self) -> None:
+        attempt, made, root = self.attempt, self._made, self.attempt.tasks.root
+        made.ended, made.asks = root is not None and root.done(), attempt.asks_instead()
+        if made.ended and root is not None:
+            made.error = how_it_ended(attempt)
+            made.value = root.result() if made.error is None else None
+        attempt.life.close("edge")
+
+    def let_go(self) -> None:
+        self._look(_stacks(self.attempt))
+        super().let_go()
 
 
 def _tell(attempt: Attempt, made: Tried) -> None:

@@ -123,7 +123,7 @@ class Scope:
             if task is not None:
                 task.enter(self)
             _here.reset(token)
-            self.attempt.identity.open_scopes.discard(path)
+            self.attempt.identity.close(path)
 
     def place(self, name: str) -> str:
         if self._check("place") is not None:

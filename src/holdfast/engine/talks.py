@@ -10,8 +10,8 @@ before the retry, and may be retried later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from holdfast.engine.bodies import TURN, Bodies
 from holdfast.engine.identity import Identity
@@ -59,27 +59,30 @@ class Talk:
         self.said = max(self.said, end)
 
 
+class Talking(Protocol):
+    """The owner of conversations: one attempt at a run."""
+
+    def fail(self, error: Exception) -> None:
+        """A retried run does not get a conversation again: it ends where it is."""
+
+
 class Talks:
     """All conversations of one attempt."""
 
     __slots__ = (
-        "_bodies", "_identity", "_journal", "_lost", "_mailbox", "_on_refused", "_parking", "_pen", "_unwanted", "copies", "open",
+        "_bodies", "_identity", "_journal", "_lost", "_mailbox", "_owner", "_parking", "_pen", "_unwanted", "copies", "open",
     )  # fmt: skip
 
     def __init__(
-        self, journal: Journal, identity: Identity, pen: Recorder, bodies: Bodies, mailbox: Mailbox, parking: Parking
-    ) -> None:
+        self, journal: Journal, identity: Identity, pen: Recorder, bodies: Bodies, mailbox: Mailbox, parking: Parking,
+        owner: Talking,
+    ) -> None:  # fmt: skip
         self._journal, self._identity, self._pen, self._bodies = journal, identity, pen, bodies
-        self._mailbox, self._parking = mailbox, parking
+        self._mailbox, self._parking, self._owner = mailbox, parking, owner
         self.open: dict[str, Talk] = {}
         self._lost: list[Talk] = []  # that the run asks for again, one after the other
-        self._on_refused: Callable[[Exception], None] | None = None
         self.copies: list[list[Any]] = []  # of a fork: under whose names it has copies, and as of when; the last counts
         self._unwanted: tuple[tuple[str, str, str], ...] = ()  # that nobody waits for: call, conversation, request
-
-    def when_refused(self, follow: Callable[[Exception], None]) -> None:
-        """Say what follows when a retried run does not get a conversation again."""
-        self._on_refused = follow
 
     def enter(self, conversation: str) -> Talk:
         """Ask for one."""
@@ -116,8 +119,8 @@ class Talks:
             self.waits_no_more(talk)
             return
         talk.refused = event.seq
-        if talk in self._lost and self._on_refused is not None:
-            self._on_refused(busy(talk.conversation, event))
+        if talk in self._lost:
+            self._owner.fail(busy(talk.conversation, event))
 
     def forsake(self, key: str, conversation: str, request: str) -> None:
         """An earlier life asked for this, and the one that is replayed now was seen not to wait for it."""
@@ -130,6 +133,8 @@ class Talks:
 
     def rejoin(self) -> None:
         """The run is live: give up what it does not wait for any more, and ask again for what it has lost."""
+        if not (self.open or self._unwanted):
+            return
         unwanted, self._unwanted = self._unwanted, ()
         for asked in unwanted:
             self.withdraw(*asked)
