@@ -20,7 +20,7 @@ from holdfast.engine.host import Host
 from holdfast.engine.journal import Journal
 from holdfast.runtime import StepSpec
 from holdfast.values.codec import UNTYPED
-from holdfast.values.parts import ARGUMENTS, Memory
+from holdfast.values.parts import ARGUMENTS, Growing, Memory
 from holdfast.values.signature import Bound
 from holdfast.words.harmless import logger
 from holdfast.words.model import Event, RunRow
@@ -46,18 +46,19 @@ class Inputs:
 
     def tell(self, spec: StepSpec, bound: Bound, data: dict[str, Any]) -> None:
         """Put the input of a call into the data of its event; one that is too large, or cannot be written, is left out."""
-        text = bound.text
+        given: str | Growing = bound.text
         if callable(spec.inputs):
             try:
-                text = UNTYPED.text(spec.inputs(*bound.args, **bound.kwargs), "inputs")
+                made = spec.inputs(*bound.args, **bound.kwargs)
+                given = made if isinstance(made, Growing) else UNTYPED.text(made, "inputs")
             except Exception as error:
                 _log.warning("run %r: the inputs of %r could not be kept: %r", self._run.id, spec.name, error)
                 return
-        if len(text) > self._limit_bytes:
+        if len(given) > self._limit_bytes:
             return
         if self.memory is None:
             self.memory = self._recalled()
-        data["inputs"], self._parts = self.memory.tell(text)
+        data["inputs"], self._parts = self.memory.tell(given)
 
     def taken(self) -> dict[str, str] | None:
         """Hand over the parts of what was told last."""

@@ -61,6 +61,7 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import JumpClock
 from holdfast.values import failures
 from holdfast.values.codec import UNTYPED
+from holdfast.values.parts import Growing
 from holdfast.values.text import cut, near
 from holdfast.words import overrides
 from holdfast.words.budget import Budget
@@ -693,7 +694,8 @@ class _Director:
         if found.inputs is None or not callable(work.spec.inputs):
             return not self._parted
         then = await self.record.inputs.text(recorded.row.id, found)
-        now = UNTYPED.text(work.spec.inputs(*work.args, **work.kwargs), "inputs")
+        made = work.spec.inputs(*work.args, **work.kwargs)
+        now = made.text() if isinstance(made, Growing) else UNTYPED.text(made, "inputs")
         if then is None or json.loads(then) != json.loads(now):
             return False
         version = getattr(work.spec.inputs, "version", None)

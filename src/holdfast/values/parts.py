@@ -32,7 +32,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from json.encoder import encode_basestring_ascii
 from typing import Any, Final, NamedTuple
 
@@ -51,6 +51,7 @@ _VALUES: Final = 20_000  # large elements of recorded values that are remembered
 _MOST_ELEMENTS: Final = 1_000_000  # of a list that is read
 _MOST_COPIES: Final = 200_000_000  # of elements, while slices of slices are read
 _MOST_CHARACTERS: Final = 256 * 1024 * 1024  # of an input that is read
+_IN_A_LIST: Final = 2  # how deep the elements of a list stand in an input that is a dict
 _DIGEST: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 
 _encode: Final = json.JSONEncoder(
@@ -81,16 +82,17 @@ class _Node:
     __slots__ = ("children", "has_long", "mark", "merkle", "size", "tree")
     mark: str
 
-    def __init__(self, tree: Any, depth: int = 0) -> None:
+    def __init__(self, tree: Any, depth: int = 0, made: Sequence[_Node | Element] = ()) -> None:
+        """Look at a value. `made`: those in it were looked at before."""
         self.tree, self.has_long, kind = tree, False, type(tree)
-        self.children: list[_Node] = []
+        self.children: Sequence[_Node | Element] = []
         if kind is not dict and kind is not list:
             self.merkle = encode_basestring_ascii(tree) if kind is str else _encode(tree)
             self.size = len(self.merkle)
         else:
             inner = list(tree.values()) if kind is dict else tree
-            if depth < DEPTH_LIMIT and len(tree) <= _SLICED and any(map(_may_be_large, inner)):
-                self._join([_Node(each, depth + 1) for each in inner])
+            if made or (depth < DEPTH_LIMIT and len(tree) <= _SLICED and any(map(_may_be_large, inner))):
+                self._join(made or [_Node(each, depth + 1) for each in inner])
             else:
                 self.merkle = _encode(tree)
                 self.size = len(self.merkle)
@@ -98,7 +100,7 @@ class _Node:
                 self.has_long = _LONG <= len(tree) <= _SLICED
         self.mark = _mark(self.merkle)
 
-    def _join(self, children: list[_Node]) -> None:
+    def _join(self, children: Sequence[_Node | Element]) -> None:
         """Make the text of a value of those in it. None is written a second time, however deep it stands."""
         pieces = [child.mark for child in children]
         self.size = sum([child.size for child in children]) + max(len(children) - 1, 0) + 2
@@ -120,9 +122,72 @@ class _Node:
     def is_part(self) -> bool:
         return len(self.merkle) > LEAST
 
-    def elements(self) -> list[_Node]:
+    def elements(self) -> Sequence[_Node | Element]:
         """Make the elements of a list nodes, if none of them was large enough before."""
         return self.children or [_Node(each) for each in self.tree]
+
+    def whole(self) -> _Node:
+        """The value itself, which an element that was told before must make again."""
+        return self
+
+
+class Element:
+    """An element of a list that grows from call to call, such as a message: it is written once, however often it is told.
+
+    `text` writes it, as the codec does for what stands in a list in the input. What is made of that is dropped once the element was
+    told, because from then on its mark is enough; should it be needed again, it is written again.
+    """
+
+    __slots__ = ("_node", "_text", "has_long", "is_large", "length", "mark", "size")
+
+    def __init__(self, text: Callable[[], str]) -> None:
+        self._text, written = text, text()
+        self._node: _Node | None = _Node(json.loads(written), _IN_A_LIST)
+        self.length, self.is_large = len(written), _may_be_large(self._node.tree)
+        self.mark, self.size, self.has_long = self._node.mark, self._node.size, self._node.has_long
+
+    def whole(self) -> _Node:
+        return self._node or _Node(json.loads(self._text()), _IN_A_LIST)
+
+    def text(self) -> str:
+        """The text of it, written anew."""
+        return self._text()
+
+    def was_told(self) -> None:
+        """Keep only what an element is known by."""
+        self._node = None
+
+
+class Growing:
+    """An input that is a dict, whose first value is a list that grows from call to call."""
+
+    __slots__ = ("_elements", "_head", "_tail")
+
+    def __init__(self, name: str, elements: list[Element], more: str) -> None:
+        """Name the list and its elements; `more` is the text of a dict of all else."""
+        self._elements, self._head = elements, f"{{{_encode(name)}:["
+        self._tail = "]}" if more == "{}" else f"],{more[1:]}"
+
+    def __len__(self) -> int:
+        """The length of its text."""
+        inner = sum([each.length for each in self._elements]) + max(len(self._elements) - 1, 0)
+        return len(self._head) + inner + len(self._tail)
+
+    def text(self) -> str:
+        """The text of it, as the codec writes it."""
+        return self._head + ",".join([each.text() for each in self._elements]) + self._tail
+
+    def node(self) -> _Node:
+        """Make a node of it without looking again at elements that were told."""
+        elements = self._elements
+        if len(elements) > _SLICED or not any(each.is_large for each in elements):
+            return _Node(json.loads(self.text()))
+        listed = _Node(elements, _IN_A_LIST - 1, elements)
+        if listed.size <= LEAST:
+            return _Node(json.loads(self.text()))  # a short list is told by its tree, any other by its elements
+        tree = json.loads(self._head + self._tail)
+        _, *rest = tree.values()
+        return _Node(tree, 0, [listed, *(_Node(each, _IN_A_LIST - 1) for each in rest)])
 
 
 def _may_be_large(value: Any) -> bool:
@@ -174,7 +239,8 @@ class Memory:
                 for mark in list(self._places)[: len(self._places) - _VALUES]:
                     self._marks.pop(self._places.pop(mark), None)
 
-    def _remember_values(self, node: _Node, path: Path) -> None:
+    def _remember_values(self, element: _Node | Element, path: Path) -> None:
+        node = element.whole()
         if node.size <= LEAST:
             return
         self._places.setdefault(node.mark, path)
@@ -271,17 +337,17 @@ class Memory:
 
     # What is told next
 
-    def tell(self, text: str) -> Told:
+    def tell(self, given: str | Growing) -> Told:
         """Tell an input, given as the codec's text. Nothing of it is remembered before an event has it (`saw`)."""
         parts: dict[str, str] = {}
-        tree = json.loads(text)
-        if len(text) <= LEAST:
-            return Told(tree, parts)
-        root = _Node(tree)
+        if len(given) <= LEAST:
+            return Told(json.loads(given if isinstance(given, str) else given.text()), parts)
+        root = _Node(json.loads(given)) if isinstance(given, str) else given.node()
         return Told(self._told(root, parts, ()), parts)
 
-    def _told(self, node: _Node, parts: dict[str, str], path: Path | None = None) -> Any:
+    def _told(self, element: _Node | Element, parts: dict[str, str], path: Path | None = None) -> Any:
         """Tell a value; `path` is where it stands, unless that is inside a list that is told by pieces."""
+        node = element.whole()
         if node.size <= LEAST:
             return node.tree
         place = None if path == () else self._places.get(node.mark)
@@ -302,22 +368,22 @@ class Memory:
         if not node.is_part:  # it is short, and has parts in it
             for child in node.children:
                 if child.size > LEAST:
-                    self._part(child, parts)
+                    self._part(child.whole(), parts)
             return json.loads(node.merkle)
         if node.digest not in self._stored and node.digest not in parts:
             parts[node.digest] = node.merkle
             for child in node.children:
                 if child.size > LEAST:
-                    self._part(child, parts)
+                    self._part(child.whole(), parts)
         return {"$part": node.digest}
 
-    def _told_list(self, children: list[_Node], parts: dict[str, str], path: Path | None) -> Any:
+    def _told_list(self, children: Sequence[_Node | Element], parts: dict[str, str], path: Path | None) -> Any:
         pieces, new, place, marks = list[Any](), list[_Node](), 0, [child.mark for child in children]
         while place < len(children):
             found = self._slice(marks, place, path)
             value = None if found is not None else self._value_piece(children[place])
             if found is None and value is None:
-                new.append(children[place])
+                new.append(children[place].whole())
                 place += 1
                 continue
             if new:
@@ -334,7 +400,7 @@ class Memory:
             pieces.append(self._new(new, parts))
         return {"$list": pieces}
 
-    def _value_piece(self, node: _Node) -> list[Any] | None:
+    def _value_piece(self, node: _Node | Element) -> list[Any] | None:
         """Name the place where an element was recorded, if its path cannot be taken for the bounds of a slice."""
         place = self._places.get(node.mark) if node.size > LEAST else None
         return list(place) if place is not None and (len(place) == 1 or type(place[1]) is str) else None
@@ -377,10 +443,10 @@ class Memory:
             return {"+": {"$part": digest}}
         return {"+": [self._told(node, parts) for node in nodes]}
 
-    def _is_recorded(self, node: _Node) -> bool:
-        if node.size <= LEAST:
+    def _is_recorded(self, element: _Node | Element) -> bool:
+        if element.size <= LEAST:
             return False
-        return node.mark in self._places or any(map(self._is_recorded, node.children))
+        return element.mark in self._places or any(map(self._is_recorded, element.whole().children))
 
 
 def _inside(path: Path | None, name: Any) -> Path | None:

@@ -150,14 +150,8 @@ def remember() -> None:
         _known.set(Known())
 
 
-def request(params: ModelRequestParams) -> dict[str, Any]:
-    """A request as the history keeps it: messages and tools. Which model was asked, and how, is in the record of its answer."""
-    tools = _tools(params)
-    messages = [_message(each) for each in params.messages]
-    return {"messages": messages, "tools": tools} if tools else {"messages": messages}
-
-
-def _tools(params: ModelRequestParams) -> list[dict[str, Any]]:
+def tools_of(params: ModelRequestParams) -> list[dict[str, Any]]:
+    """List the tools that a request offers."""
     asked = params.model_request_parameters
     return [
         {"name": tool.name, "description": tool.description, "parameters": tool.parameters_json_schema}
@@ -165,12 +159,12 @@ def _tools(params: ModelRequestParams) -> list[dict[str, Any]]:
     ]
 
 
-def _message(message: ModelMessage) -> dict[str, Any]:
+def message(asked: ModelMessage) -> dict[str, Any]:
     """A message without what is ours. A response is told as it was recorded, so that it need not be kept again."""
-    if isinstance(message, ModelResponse):
-        plain = Codec().dump(ModelResponse, message)
+    if isinstance(asked, ModelResponse):
+        plain = Codec().dump(ModelResponse, asked)
         return {name: value for name, value in plain.items() if name not in _OURS}
-    plain = _adapter(ModelRequest).dump_python(message, mode="json", exclude_none=True)
+    plain = _adapter(ModelRequest).dump_python(asked, mode="json", exclude_none=True)
     parts = [{name: value for name, value in part.items() if name != "timestamp"} for part in plain.get("parts", ())]
     return {name: value for name, value in plain.items() if name not in (*_OURS, "timestamp")} | {"parts": parts}
 
@@ -192,7 +186,7 @@ def version_of(model: str | None, params: ModelRequestParams) -> str:
 
 def _version(model: str | None, params: ModelRequestParams) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """All that a request is made with besides its messages, and its tools."""
-    tools = _tools(params)
+    tools = tools_of(params)
     settings: dict[str, Any] = dict(params.model_settings or {})
     if settings.get("extra_headers"):
         settings["extra_headers"] = sorted(settings["extra_headers"])  # their names: among the values there are keys

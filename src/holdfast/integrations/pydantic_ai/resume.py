@@ -24,6 +24,7 @@ from pydantic_ai.tools import RunContext
 
 from holdfast.integrations.pydantic_ai import records
 from holdfast.integrations.pydantic_ai.names import scope_part, step_name
+from holdfast.integrations.pydantic_ai.requests import Written
 from holdfast.values.codec import UNTYPED
 from holdfast.verbs.replay import ahead, skip
 from holdfast.words.durations import moment
@@ -49,6 +50,7 @@ class Turn:
     messages: list[ModelMessage] = field(default_factory=list)
     response: Any = None  # as it is stored
     returned: dict[str, Any] = field(default_factory=dict)  # by the id of the call, what steps returned
+    written: Written = field(default_factory=Written)
 
     def said(self) -> list[ModelMessage]:
         """All messages up to the response."""

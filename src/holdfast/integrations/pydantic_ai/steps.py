@@ -34,6 +34,7 @@ from holdfast.integrations.pydantic_ai.history import Compaction, middle, shorte
 from holdfast.integrations.pydantic_ai.names import pinned, step_name
 from holdfast.integrations.pydantic_ai.resume import Turn, since, turn_of
 from holdfast.integrations.pydantic_ai.stream import Streamed
+from holdfast.values.parts import Growing
 
 KEY: Final = "holdfast"  # in the metadata of tools
 STEP: Final = frozenset({"retry", "timeout", "in_doubt", "limit", "rate", "inputs", "effects"})
@@ -201,9 +202,10 @@ class _Bound:
                 return await self._steps.other(self.operation, params)
 
 
-def _request(work: functools.partial[Any], **_: Any) -> dict[str, Any]:
+def _request(work: functools.partial[Any], **_: Any) -> Growing:
     """Say what a model is asked with, for the history: the arguments of the step that asks are only what people read there."""
-    return records.request(work.args[1])
+    turn: Turn = work.args[3]
+    return turn.written.request(work.args[1])
 
 
 def _request_version(work: functools.partial[Any], **_: Any) -> str:
