@@ -343,7 +343,7 @@ def shaken(dice, changed):
     elif part is not None and dice.random() < 0.3:
         changed.parts.remove(part)
     elif part is not None and dice.random() < 0.2:
-        changed.parts.insert(0, dice.choice(message(dice).parts or [part]))
+        changed.parts.insert(0, part)
     elif isinstance(part, TextPart | ToolReturnPart):
         part.content = words(dice)
     else:

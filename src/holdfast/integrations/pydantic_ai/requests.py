@@ -81,7 +81,7 @@ class _Held:
         for value, kind, inner in self._holders:
             if type(value) is not kind:
                 return False
-            found = value if kind in _PLAIN else vars(value)
+            found: Any = value if kind in _PLAIN else vars(value)
             if len(found) != len(inner) or (kind is dict and list(found) != [name for name, _ in inner]):
                 return False  # the fields of an object are written in their own order, those of a dict in its order
             try:

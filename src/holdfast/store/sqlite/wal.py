@@ -1,4 +1,4 @@
-"""The log of a file: how long it is, when it is moved into the file, and room in it ahead of what is written.
+"""Room for the log ahead of what is written to it.
 
 To flush a file that has grown is to write its new length and where its new blocks are, too, which takes as long again as
 the rest. So the log is made longer now and then, by zeros, and then written over. A log is read up to the first frame
@@ -51,20 +51,31 @@ class Runway:
 class Log:
     """The log of one connection: how long it is, and when it is moved into the file."""
 
-    def __init__(self) -> None:
-        self.pages, self.longest_pages, self.is_long = 0, CHECKPOINT_PAGES, False
+    def __init__(self, runway: Runway | None) -> None:
+        self._runway, self._pages = runway, 0
+        self.longest_pages, self.is_long = CHECKPOINT_PAGES, False
 
     def watch(self, db: apsw.Connection) -> None:
         """Take the place of automatic checkpoints, which would come inside a commit."""
-        self.pages, self.is_long = 0, False
+        self._pages, self.is_long = 0, False
         db.set_wal_hook(self._grown)
 
     def _grown(self, _db: apsw.Connection, _name: str, pages: int) -> int:
-        self.pages, self.is_long = pages, pages >= self.longest_pages
+        self._pages, self.is_long = pages, pages >= self.longest_pages
         return apsw.SQLITE_OK
 
     def shorten(self, db: apsw.Connection) -> None:
-        """Move what the log holds into the file."""
-        with contextlib.suppress(apsw.Error):  # it is tried again after the next commit
-            db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            self.pages, self.is_long = 0, False
+        """Move what the log holds into the file, when it has grown."""
+        if self.is_long:
+            with contextlib.suppress(apsw.Error):  # it is tried again after the next commit
+                db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                self._pages, self.is_long = 0, False
+
+    def make_room(self) -> None:
+        """Have room for a commit."""
+        if self._runway is not None:
+            self._runway.reach(self._pages)
+
+    def close(self) -> None:
+        if self._runway is not None:
+            self._runway.close()

@@ -139,7 +139,7 @@ class Writer:
                  died: Callable[[], None], faults: Faults | None, runway: Runway | None = None) -> None:  # fmt: skip
         self._connect, self._clock, self._worker, self._faults = connect, clock, worker, faults
         self._deliver, self._committed, self._died = deliver, committed, died
-        self.log, self._runway, self._poll, self._solo = Log(), runway, Poll(moved), Solo()
+        self.log, self._poll, self._solo = Log(runway), Poll(moved), Solo()
         self._queue: queue.SimpleQueue[list[Operation] | None] = queue.SimpleQueue()
         self._connection = threading.Lock()  # held by the thread that uses the connection
         self._writing: list[Operation] = []  # in the thread
@@ -232,7 +232,7 @@ class Writer:
                         self._write(pending)
                         pending = self._writing = []
                     self._poll.look(self._db)
-                    if self.log.is_long and not self._killed:
+                    if not self._killed:
                         self.log.shorten(self._db)
                 if ended:
                     break
@@ -391,8 +391,7 @@ class Writer:
             inject(faults.before_commit, writes)
         if self._killed:
             raise Crash
-        if self._runway is not None:
-            self._runway.reach(self.log.pages)
+        self.log.make_room()
         try:
             self._db.execute("COMMIT")
             if faults is not None and writes:
@@ -413,8 +412,7 @@ class Writer:
         """Start again, after an I/O error, from what is in the file: flushed pages the kernel gave up on are written again."""
         if not isinstance(trouble, _BROKEN):
             return
-        if self._runway is not None:
-            self._runway.close()
+        self.log.close()
         with contextlib.suppress(apsw.Error):
             self._db.close(force=True)
         try:
@@ -440,8 +438,7 @@ class Writer:
             self._died()
             with contextlib.suppress(apsw.Error):  # as a killed process: leave the log as it is
                 self._db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        if self._runway is not None:
-            self._runway.close()
+        self.log.close()
         with contextlib.suppress(apsw.Error):
             self._db.close(force=True)
         self.refuse_rest(pending)
