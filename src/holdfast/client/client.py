@@ -249,7 +249,7 @@ class Client(
 
     async def _work(self, store: Store) -> None:
         specs, settings, triggers = self._code.specs, self._settings, self._code.triggers
-        worker: Any = store.worker(specs, settings, triggers)
+        worker: Any = store.worker(specs, settings, triggers, self._apply, listens=self._listens)
         if worker is None:
             worker = Worker(store, specs, settings, triggers, self._apply, listens=self._listens)
         await worker.start()
@@ -427,7 +427,8 @@ class Client(
         arguments = _Arguments(args, named, kwargs, [option for option, given in options.items() if given is not None])
         new, given = await self._new_run(agent, arguments, budget)
         name = new.agent
-        run_id = checked_run_id(id) if id is not None else f"{plain_id(name)}-{secrets.token_hex(4)}"
+        made = f"{plain_id(name)}-{secrets.token_hex(4)}"
+        run_id = checked_run_id(id) if id is not None else self.store.placed(made, new.lane)
         blobs = await self._complete(new, run_id, given, labels, after)
         self._begins(run_id)
         look = f"`await hf.get({run_id!r}).info()` says whether it was started; starting it again with id={run_id!r} is safe"
@@ -454,7 +455,7 @@ class Client(
         named = [option for option, given in options.items() if given is not None]
         arguments = _Arguments(start.args, dict(start.named), start.kwargs, named)
         new, given = await self._new_run(start.agent, arguments, start.budget)
-        run_id = key if start.id is None else checked_run_id(start.id)
+        run_id = self.store.placed(key, new.lane) if start.id is None else checked_run_id(start.id)
         blobs = await self._complete(new, run_id, given, start.labels, start.after)
         return StartAct(Create(new, blobs, **author), chosen=start.id is not None)
 
@@ -884,7 +885,7 @@ class Client(
                     yield RunEvent.of(line)
                 if page:
                     continue
-                after = max(after, sure - 1)  # what does not fit is not looked at again
+                after = self.store.later(after, sure - 1)  # what does not fit is not looked at again
                 if follow:
                     await self._pause_for(heard)
                     continue

@@ -303,7 +303,7 @@ class Edge:
     def show_worker(self, watch: Callable[[Worker], None]) -> None:
         """Let probes look at the worker in this client."""
         worker: Any = self._hf._worker
-        if worker is not None and not isinstance(worker, Worker):
+        if worker is not None and not worker.probed:
             raise Unsupported(
                 f"probes and metrics of a worker need a store of Holdfast's own, and this one is {self.url!r}"
             )

@@ -147,14 +147,16 @@ class Approvals(Feature):
         statuses: Iterable[str] = ("open",),
         limit: int = 100,
         after: str | None = None,
+        at: int | None = None,
         only: Mapping[str, str] | None = None,
     ) -> list[ApprovalRow]:
         """List questions in the order asked: one, those of a run and of all below it, or all.
 
         If there are more than the limit: of open ones of all runs those that wait longest, otherwise the newest. `after` is where
-        the page before ended: then it is those that were asked later, or otherwise those that were asked before.
+        the page before ended: then it is those that were asked later, or otherwise those that were asked before. `at` is when that
+        one was asked; without it the question must be here.
         """
-        return await self._read(_approvals, run, approval, list(statuses), limit, after, only)
+        return await self._read(_approvals, run, approval, list(statuses), limit, after, at, only)
 
     async def voted(self, run: str, ballot: str) -> ApprovalRow | None:
         """Find the question of a run, or of one below it, for which this ballot was cast."""
@@ -173,10 +175,11 @@ def _approvals(
     wanted: list[str],
     limit: int,
     after: str | None,
+    at: int | None,
     only: Mapping[str, str] | None,
 ) -> Asking[list[ApprovalRow]]:
-    place: dict[str, Any] = {"after": after, "asked_at": None, "only": only_of(only)}
-    if after is not None:
+    place: dict[str, Any] = {"after": after, "asked_at": at, "only": only_of(only)}
+    if after is not None and at is None:
         known = yield from rows("asked_at", approval=after)
         if not known:
             raise UnknownApproval(

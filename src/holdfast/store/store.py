@@ -56,6 +56,7 @@ from holdfast.words.calls import KeptAs
 from holdfast.words.clock import Clock
 from holdfast.words.durations import spoken
 from holdfast.words.harmless import logger
+from holdfast.words.limits import Lane
 
 _log = logger("holdfast.store")
 T = TypeVar("T")
@@ -104,8 +105,8 @@ class Store(
     # Tells how long a caller that reads now waits for a server; None: until it answers.
     read_limit_s: Callable[[], float | None]
 
-    def __init__(self, clock: Clock, name: str = "") -> None:
-        self.clock, self.worker_id = clock, f"{name}-{secrets.token_hex(8)}".lstrip("-")
+    def __init__(self, clock: Clock, name: str = "", worker: str = "") -> None:
+        self.clock, self.worker_id = clock, worker or f"{name}-{secrets.token_hex(8)}".lstrip("-")
         self._listeners: list[Callable[[Changes], None]] = []
         self._served = set()
         self._waiting: list[Operation] = []
@@ -130,9 +131,19 @@ class Store(
     def abandon(self) -> None:
         """Drop everything as a killed process would: nothing queued is written, the incarnation's lock is let go."""
 
-    def worker(self, specs: Iterable[AgentSpec], settings: Any, triggers: Iterable[Any]) -> Any:
+    def worker(
+        self, specs: Iterable[AgentSpec], settings: Any, triggers: Iterable[Any], apply: Any, *, listens: bool
+    ) -> Any:
         """Make what carries runs here, if the store has workers of its own kind; None: ours do."""
         return None
+
+    def placed(self, id: str, lane: Lane) -> str:
+        """Return an id that was made for a new run as the store wants it: one of several databases may have to be told by it."""
+        return id
+
+    def later(self, position: int, other: int) -> int:
+        """Return the place in the feed behind which nothing is that is before either of two."""
+        return max(position, other)
 
     @abc.abstractmethod
     def observe(self, commit: Callable[[int, float], None]) -> None:

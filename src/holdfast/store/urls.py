@@ -39,6 +39,16 @@ def store_at(url: str, *, clock: Clock | None = None, faults: Faults | None = No
                 f'Temporal needs a client that is not installed ({error}): pip install "holdfast[temporal]"'
             ) from error
         return TemporalStore.from_url(url, clock=clock, faults=faults, name=name)
+    if scheme == "cells":
+        try:
+            from holdfast.backends.cells.store import CellsStore  # noqa: PLC0415 - as PostgreSQL
+        except ModuleNotFoundError as error:
+            if error.name is None or not error.name.startswith("asyncpg"):
+                raise
+            raise StoreUnavailable(
+                f'cells are PostgreSQL databases, and need a driver that is not installed ({error}): pip install "holdfast[postgres]"'
+            ) from error
+        return CellsStore.from_url(url, clock=clock, faults=faults, name=name)
     shown = redacted(url)
     named = repr(shown) if isinstance(url, str) else shown
     raise BadArguments(f"{named} is not a store this version can open; write {_meant(shown)}")

@@ -60,6 +60,8 @@ _MOST_GRACES: Final = 1_000  # remembered; runs that wait elsewhere, or for ever
 class Worker:
     """Serves agents out of a store. It is the `Host` of the runs it carries."""
 
+    probed = True  # probes can look at it
+
     def __init__(
         self,
         store: WorkerStore,
@@ -69,9 +71,10 @@ class Worker:
         apply: Apply | None = None,
         *,
         listens: bool = True,
+        measures: Measures | None = None,
     ) -> None:
         self.store, self.clock = store, store.clock
-        self.settings, self.measures = settings or Settings(), Measures()
+        self.settings, self.measures = settings or Settings(), measures or Measures()
         self.value_limit_bytes = self.settings.value_limit_bytes
         self.inputs = self.settings.inputs or store.inputs
         steps = {key: value for key, value in self.settings.replace.items() if isinstance(key, Step)}

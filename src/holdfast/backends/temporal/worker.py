@@ -33,6 +33,8 @@ _NOBODY: Final = "nobody"  # a task queue that is never polled
 class TemporalWorker:
     """Serves agents out of a cluster."""
 
+    probed = False  # a cluster has metrics of its own
+
     def __init__(
         self, client: Client, address: Address, name: str, specs: Iterable[AgentSpec], settings: Settings,
         triggers: Iterable[TriggerSpec] = (),

@@ -31,6 +31,7 @@ from holdfast.store.postgres.execute import Answers
 from holdfast.store.postgres.lanes import Lanes
 from holdfast.store.postgres.liveness import Liveness
 from holdfast.store.postgres.migrate import migrate, secret_of
+from holdfast.store.postgres.probe import probe
 from holdfast.store.postgres.readers import Readers
 from holdfast.store.postgres.transactions import Loans
 from holdfast.store.postgres.vacuum import Vacuum
@@ -52,9 +53,9 @@ class PostgresStore(Store):
     """A `Store` in a schema of a PostgreSQL database. Open it in the loop that uses it."""
 
     def __init__(
-        self, options: Options, *, clock: Clock | None = None, faults: Faults | None = None, name: str = ""
+        self, options: Options, *, clock: Clock | None = None, faults: Faults | None = None, name: str = "", worker: str = ""
     ) -> None:
-        super().__init__(clock if clock is not None else DatabaseClock(), name)
+        super().__init__(clock if clock is not None else DatabaseClock(), name, worker)
         self.url, self.inputs, self._options = options.shown, options.inputs, options
         passing = functools.partial(connect, self._options, durable=False)
         self._readers = Readers(functools.partial(connect, self._options), self._check_open, self._limit_of_reads)
@@ -84,6 +85,8 @@ class PostgresStore(Store):
         try:
             db = await self._connect_writer()
             looks = self.refuses is not None
+            if not looks:
+                await self._probe(db)
             if not await insist(functools.partial(migrate, db, self._options.schema, self.clock.now(), looks=looks)):
                 self.refuses = f"{self.url!r} can only be looked at and cannot be changed: its role may not write"
             await self._wakeups.open(f"holdfast_{await secret_of(db)}")
@@ -96,6 +99,13 @@ class PostgresStore(Store):
             raise
         self._writer.open(db)
         self._open = True
+
+    async def _probe(self, db: Connection) -> None:
+        other = await connect(self._options)
+        try:
+            await probe(other, db, self.url)
+        finally:
+            await goodbye(other)
 
     def _told(self, error: BaseException) -> str:
         if isinstance(error, TimeoutError) and not str(error):

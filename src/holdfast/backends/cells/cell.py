@@ -1,0 +1,203 @@
+"""One cell: a PostgreSQL store that knows its slots, and what of a run would need another cell.
+
+A worker's engine has this store under it. It refuses, by pausing the run with the reason, what one transaction of this database
+cannot do: count a child under a key of another slot, take a conversation of another slot, publish to all cells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+
+from holdfast.backends.cells import ownership
+from holdfast.backends.cells.ownership import Holding
+from holdfast.backends.cells.slots import check_place, slot_of
+from holdfast.errors import LeaseLost, StoreUnavailable, Unsupported
+from holdfast.store.announcements import NewAnnouncement
+from holdfast.store.appends import Append, Told, Transition
+from holdfast.store.conversations import Enter
+from holdfast.store.limits import Closed, Turn, freed
+from holdfast.store.postgres.connection import TROUBLE, Connection, connect, goodbye, parse_url
+from holdfast.store.postgres.store import PostgresStore
+from holdfast.store.schedules import Declared
+from holdfast.store.triggers import DeclaredTrigger, TriggerRow
+from holdfast.store.work import Asking, Transaction, to_json
+from holdfast.words.clock import Clock
+from holdfast.words.harmless import logger
+from holdfast.words.model import RunRow
+
+if TYPE_CHECKING:
+    from holdfast.store.operations import Faults
+
+T = TypeVar("T")
+_log = logger("holdfast.store")
+_LATER_MS: Final = 500  # for so long a run of a slot that leaves is not claimed again
+
+
+class CellStore(PostgresStore):
+    """A cell, opened. Only the loop that opened it uses it."""
+
+    def __init__(self, cell: str, url: str, worker: str, *, clock: Clock | None = None, faults: Faults | None = None) -> None:
+        super().__init__(parse_url(url), clock=clock, faults=faults, worker=worker)
+        self.cell = cell
+        self.leaving: frozenset[int] = frozenset()  # slots whose runs are not carried any more
+        self.rate_store: Callable[[str], CellStore] = lambda _: self
+        self.owns: Callable[[str], bool] = lambda _: True
+        self._roots: dict[str, str] = {}  # of the runs here whose ids do not tell it
+        self._asking: Connection | None = None
+        self._turn = asyncio.Lock()
+
+    @property
+    def schema(self) -> str:
+        """The schema that the runs are in."""
+        return self._options.schema
+
+    # What the database says of its slots
+
+    async def connection(self) -> Connection:
+        """Make a connection of our own, with our schema."""
+        return await connect(self._options)
+
+    async def ask(self, question: Callable[[Connection], Awaitable[T]], within_s: float | None = None) -> T:
+        """Ask the database something small, apart from all that runs do; `StoreUnavailable` if it does not answer."""
+        try:
+            async with asyncio.timeout(within_s), self._turn:
+                try:
+                    if self._asking is None or self._asking.is_closed():
+                        self._asking = await self.connection()
+                    return await question(self._asking)
+                except BaseException:
+                    if self._asking is not None:
+                        self._asking.terminate()
+                    raise
+        except TROUBLE as error:
+            raise StoreUnavailable(f"cell {self.cell!r} does not answer: {self._told(error)}") from None
+
+    async def holding(self, slot: int) -> Holding | None:
+        """Read how a slot stands here."""
+        return await self.ask(lambda db: ownership.state_of(db, self.schema, slot))
+
+    async def close(self) -> None:
+        await super().close()
+        asking, self._asking = self._asking, None
+        await goodbye(asking)
+
+    def abandon(self) -> None:
+        super().abandon()
+        if self._asking is not None:
+            self._asking.terminate()
+
+    # What an engine asks for
+
+    async def claim(self, agents: Iterable[str], limit: int, ttl_ms: int, **which: Any) -> list[RunRow]:
+        claimed = await super().claim(agents, limit, ttl_ms, **which)
+        for row in claimed:
+            if slot_of(row.id) != slot_of(row.root_id):
+                self._roots[row.id] = row.root_id
+        if not self.leaving:
+            return claimed
+        gone = [row for row in claimed if slot_of(row.root_id) in self.leaving]
+        for row in gone:
+            await self._put_off(row)
+        return [row for row in claimed if row not in gone]
+
+    async def _put_off(self, row: RunRow) -> None:
+        """Give back a run that is about to move. It is due again in a while, here or there: nobody takes it at once."""
+
+        def work(tx: Transaction) -> Asking[None]:
+            keys = []
+            for _, key in (yield from tx.rows("release", run=row.id, epoch=row.lease_epoch)):
+                keys.append(key)
+                yield from tx.rows(
+                    "hold_back", ids=to_json([row.id]), due_at=tx.now + _LATER_MS, waits_for=row.waits_for, turn=None
+                )
+            yield from freed(tx, keys)
+
+        await self._submit(work)
+
+    def post(self, append: Append, told: Told, *, alone: bool = False) -> None:
+        if append.children or append.talks or append.announces:
+            try:
+                self._check(append)
+            except Unsupported as refused:
+                told = _lost(str(refused), told)
+                append = Append(
+                    append.run, append.epoch, append.expected_seq,
+                    transition=Transition("paused", reason=f"run {append.run!r} cannot go on here: {refused}"),
+                )  # fmt: skip
+                _log.error("run %r is paused: %s", append.run, refused)
+        super().post(append, told, alone=alone)
+
+    def _check(self, append: Append) -> None:
+        root = self._roots.get(append.run, append.run)
+        slot = slot_of(root)
+        for child in append.children:
+            check_place(child.id, root, child.agent, child.lane)
+        for talking in append.talks:
+            name = talking.conversation if isinstance(talking, Enter) else None
+            if name is not None and slot_of(name) != slot:
+                raise Unsupported(
+                    f"conversation {name!r} is in slot {slot_of(name)}, and the run in slot {slot}: a run and its conversations live "
+                    f"in one cell. Start such runs with an id that begins with the conversation's: id='{name}.1' is in its slot"
+                )
+        for announcing in append.announces:
+            if isinstance(announcing, NewAnnouncement):
+                raise Unsupported(
+                    f"{announcing.name!r} is published by a run, in its own cell, and must reach those who wait in others. Publish it "
+                    "from outside (hf.publish, `holdfast publish`), for example in a step with the step's idempotency key as key="
+                )
+
+    # Rates are kept where their key is, whichever run asks
+
+    async def take_turn(self, key: str, interval_us: int, tokens_us: int = 0, every_ms: int = 0) -> Turn:
+        there = self.rate_store(key)
+        return await PostgresStore.take_turn(there, key, interval_us, tokens_us, every_ms)
+
+    async def use_late(self, key: str, began: dict[int, int], every_ms: int) -> None:
+        await PostgresStore.use_late(self.rate_store(key), key, began, every_ms)
+
+    async def pause_rate(self, key: str, wait_ms: int, because: str | None = None) -> int:
+        return await PostgresStore.pause_rate(self.rate_store(key), key, wait_ms, because)
+
+    async def charge(self, key: str, tokens: int, tokens_us: int, since: int) -> None:
+        await PostgresStore.charge(self.rate_store(key), key, tokens, tokens_us, since)
+
+    async def closed(self, key: str, turn: Turn | None = None, every_ms: int = 0) -> Closed:
+        return await PostgresStore.closed(self.rate_store(key), key, turn, every_ms)
+
+    async def take_slot(self, key: str, n: int, run: str, call: str, epoch: int) -> NoReturn:
+        raise Unsupported(f"limit= of a step ({key!r}) counts bodies in all cells, and no database knows them all; use rate=")
+
+    # A schedule is begun where its name belongs
+
+    async def declare_schedules(self, declared: Sequence[Declared]) -> None:
+        await super().declare_schedules([each for each in declared if self.owns(each.name)])
+
+    # And so is a trigger
+
+    async def declare_triggers(self, declared: Sequence[DeclaredTrigger]) -> list[TriggerRow]:
+        ours = [each for each in declared if self.owns(each.name)]
+        return await super().declare_triggers(ours) if ours else []
+
+    async def declare_subscriptions(self, declared: Sequence[DeclaredTrigger]) -> None:
+        await super().declare_subscriptions([each for each in declared if self.owns(each.name)])
+
+    # A commit of the store with others
+
+    def transaction(self, isolation: str) -> NoReturn:
+        raise Unsupported(NO_TRANSACTION)
+
+    def shuts_out(self, isolation: str) -> NoReturn:
+        raise Unsupported(NO_TRANSACTION)
+
+
+NO_TRANSACTION: Final = (
+    "transaction= commits a step with the store, and cells are several databases: a table of yours would be in one of them. Make the "
+    "effect idempotent with holdfast.idempotency_key(), or use one postgresql:// store"
+)
+
+
+def _lost(reason: str, told: Told) -> Told:
+    """Let go of a run that was paused instead of going on."""
+    return lambda at, error: told(at, error or LeaseLost(reason))

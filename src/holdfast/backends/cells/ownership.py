@@ -1,0 +1,144 @@
+"""Ownership: which slots a database has, as the database itself says. Fences are here, and how a set of cells is founded.
+
+A process believes the databases and no file. `fence` in `ownership.sql` refuses a run of a slot that is not here, in the
+transaction that would create it; a move (`moves.py`) is what changes rows of `slots`.
+
+A set is founded by the first process that opens its plan, one database after the other. It may die in between: whoever comes with the
+same plan goes on. One that comes with another plan finds a set that is not its own, and founds nothing. When all are founded each
+is told so: from then on an empty database under the URL of a cell is a mistake, and is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, Final
+
+import asyncpg
+
+from holdfast.backends.cells.plan import Plan
+from holdfast.errors import BadArguments, StoreUnavailable
+from holdfast.store.postgres.connection import Connection
+
+FENCED: Final = "HF001"  # the error by which a database says that a slot is not in it
+_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('holdfast-cells:' || $1, 0))"
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A slot, as the database says that has it or had it."""
+
+    slot: int
+    state: str
+    epoch: int
+    other: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What a database says of itself."""
+
+    name: str
+    number: int
+    of_set: str
+    complete: bool
+    version: int
+
+
+def schema_of(store: str) -> str:
+    """The name of the schema beside that of a store."""
+    return f"{store}_cells"
+
+
+def text_of(store: str) -> str:
+    """What makes a database a cell."""
+    text = (resources.files("holdfast.backends.cells") / "ownership.sql").read_text()
+    return text.replace(":cells", schema_of(store)).replace(":store", store)
+
+
+async def told(db: Connection, store: str) -> Cell | None:
+    """Read what a database says of itself; None if it is no cell yet."""
+    if not await db.fetchval("SELECT to_regclass($1) IS NOT NULL", f'"{schema_of(store)}".cell'):
+        return None
+    row = await db.fetchrow(f'SELECT name, number, of_set, complete, version FROM "{schema_of(store)}".cell')  # noqa: S608
+    return None if row is None else Cell(*row)
+
+
+async def found(db: Connection, store: str, name: str, number: int, of: str, slots: Sequence[int], now: int) -> Cell:
+    """Make a database a cell, with these slots; one that is a cell already stays what it is."""
+    cells = schema_of(store)
+    async with db.transaction():
+        await db.execute(_LOCK, store)
+        known = await told(db, store)
+        if known is not None:
+            return known
+        if await db.fetchval(f'SELECT EXISTS (SELECT 1 FROM "{store}".runs)'):  # noqa: S608 - a name of ours
+            raise BadArguments(
+                f"the database of cell {name!r} has runs already, and they would be in slots that are not its own. Begin cells with "
+                "empty schemas (?schema=...), and carry runs over with `holdfast export` and `holdfast import`"
+            )
+        try:
+            await db.execute(text_of(store))
+        except asyncpg.InsufficientPrivilegeError as error:
+            raise StoreUnavailable(
+                f"cell {name!r}: this user may not create the schema {cells!r}, in which a cell keeps its slots: {error}"
+            ) from error
+        await db.execute(
+            f'INSERT INTO "{cells}".cell (name, number, of_set, founded_at) VALUES ($1, $2, $3, $4)',  # noqa: S608
+            name, number, of, now,
+        )  # fmt: skip
+        await db.execute(
+            f"INSERT INTO \"{cells}\".slots (slot, state, epoch, since) SELECT unnest($1::int[]), 'owned', 1, $2",  # noqa: S608
+            list(slots), now,
+        )  # fmt: skip
+        made = await told(db, store)
+        assert made is not None
+        return made
+
+
+async def complete(db: Connection, store: str) -> None:
+    """Note that all cells of the plan were founded."""
+    await db.execute(f'UPDATE "{schema_of(store)}".cell SET complete = TRUE WHERE NOT complete')  # noqa: S608
+
+
+async def holdings(db: Connection, store: str) -> list[Holding]:
+    """Read the slots that a database has or had."""
+    rows = await db.fetch(f'SELECT slot, state, epoch, other FROM "{schema_of(store)}".slots ORDER BY slot')  # noqa: S608
+    return [Holding(*row) for row in rows]
+
+
+async def state_of(db: Connection, store: str, slot: int) -> Holding | None:
+    """Read one of them."""
+    row = await db.fetchrow(
+        f'SELECT slot, state, epoch, other FROM "{schema_of(store)}".slots WHERE slot = $1', slot  # noqa: S608
+    )  # fmt: skip
+    return None if row is None else Holding(*row)
+
+
+def check_names(plan: Plan, said: dict[str, Cell | None]) -> None:
+    """Refuse databases that are no set: `BadArguments` says which is wrong, and what it is."""
+    sets = {cell.of_set for cell in said.values() if cell is not None}
+    for name, cell in said.items():
+        if cell is None:
+            whole = any(other is not None and other.complete for other in said.values())
+            if whole or sets - {plan.digest}:
+                raise BadArguments(
+                    f"cell {name!r} of {str(plan.path)!r} is an empty database, and others of the set are not. If it is new, take it out of "
+                    f"the file and write `holdfast cells add {name} URL --db {plan.shown}`; if it is not, the wrong database answers"
+                )
+        elif cell.name != name:
+            raise BadArguments(
+                f"the database that {str(plan.path)!r} names {name!r} says that it is cell {cell.name!r}; mend the URL, or the name"
+            )
+    if len(sets) > 1:
+        shown = ", ".join(f"{name!r} of {cell.of_set[:8]}" for name, cell in said.items() if cell is not None)
+        raise BadArguments(
+            f"the databases of {str(plan.path)!r} belong to different sets of cells ({shown}): they were founded with different files. Use the "
+            "file that founded them"
+        )
+
+
+def described(error: BaseException) -> Any:
+    """The code by which a database says what is wrong, if that is what an error has."""
+    return getattr(error, "sqlstate", None)

@@ -1,0 +1,863 @@
+"""A set of cells as one store: each question goes to the cell that can answer it, and lists are put together.
+
+Every public method of `Store` is here, in one of six ways, which the tables at the end name: it goes to the cell of its run, of its
+runs, of a name, or of a question; to the first cell, which keeps what belongs to no run; or to all that can be reached.
+
+Slots move. What was asked of a cell counts if the slot was there when the cell had answered; otherwise it is asked again where the
+slot went (`_routed`). That is right for writes too, because every method of a store is idempotent or fenced. While a slot is being
+copied those who ask for it wait.
+
+A cell that is down raises `StoreUnavailable` for what it alone knows. Lists leave it out and say so in the log, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NoReturn, TypeVar
+
+from holdfast.backends.cells import merging, moves, ownership
+from holdfast.backends.cells.cell import NO_TRANSACTION, CellStore
+from holdfast.backends.cells.ownership import FENCED, Cell, Holding
+from holdfast.backends.cells.plan import Plan, read_plan
+from holdfast.backends.cells.slots import SLOTS, check_place, key_slot, placed, slot_of
+from holdfast.backends.cells.worker import CellsWorker
+from holdfast.errors import BadArguments, HoldfastError, StoreUnavailable, UnknownApproval, UnknownRun, Unsupported
+from holdfast.runtime import AgentSpec
+from holdfast.store.announcements import Announced, NewAnnouncement
+from holdfast.store.audit import Refusal
+from holdfast.store.contract import Ailment, write_limit
+from holdfast.store.conversations import ConversationRow
+from holdfast.store.forks import NewFork
+from holdfast.store.journal import Line
+from holdfast.store.links import LinkRow
+from holdfast.store.notifications import NotificationRow
+from holdfast.store.operations import Faults
+from holdfast.store.postgres.clock import DatabaseClock
+from holdfast.store.runs import NewRun
+from holdfast.store.schedules import Declared, ScheduleRow
+from holdfast.store.store import Store
+from holdfast.store.triggers import Act, DecideAct, DeliveryRow, NewDelivery, StartAct, TriggerRow
+from holdfast.store.work import ALL
+from holdfast.words.clock import Clock, Timer
+from holdfast.words.harmless import logger
+from holdfast.words.limits import Lane
+from holdfast.words.model import ApprovalRow, Event, RunRow
+from holdfast.words.people import Ballot
+from holdfast.worker.settings import Settings
+
+T = TypeVar("T")
+_log = logger("holdfast.store")
+LOOK_EVERY_S: Final = 0.5  # at who owns which slot, and which cells can be reached
+_PATIENCE_S: Final = 2.0  # that a list waits for a cell
+_MOVING_S: Final = 60.0  # that a caller without a deadline waits for a slot that is being copied
+_LOOK_S: Final = 0.02
+
+
+class _Clock:
+    """The time of the first cell that can be reached."""
+
+    def __init__(self, cells: Callable[[], Iterable[CellStore]]) -> None:
+        self._cells, self._own = cells, DatabaseClock()
+
+    def _clock(self) -> Clock:
+        return next((cell.clock for cell in self._cells()), self._own)
+
+    def now(self) -> int:
+        return self._clock().now()
+
+    def call_at(self, when: int, callback: Callable[[], object]) -> Timer:
+        return self._clock().call_at(when, callback)
+
+
+class CellsStore(Store):
+    """All cells of a plan, as a `Store`."""
+
+    def __init__(self, plan: Plan, *, clock: Clock | None = None, faults: Faults | None = None, name: str = "") -> None:
+        super().__init__(clock if clock is not None else _Clock(lambda: self.up), name)
+        self.plan, self.url = plan, plan.shown
+        self._given_clock, self._faults = clock, faults
+        self._made = {each: self._make(each) for each in plan.urls}
+        self.said: dict[str, Cell] = {}  # what each database says of itself, once it was reached
+        self.owners = {slot: plan.owner(slot) for slot in range(SLOTS)}
+        self._epochs: dict[int, int] = {}
+        self._down: dict[str, str] = {}  # cells that cannot be reached, and why
+        self._worker: CellsWorker | None = None
+        self._watches: list[asyncio.Task[None]] = []
+        self.inputs = next(iter(self._made.values())).inputs
+
+    def _make(self, name: str) -> CellStore:
+        cell = CellStore(name, self.plan.urls[name], self.worker_id, clock=self._given_clock, faults=self._faults)
+        cell.rate_store, cell.owns = self.rate_store, functools.partial(self.owns, name)
+        return cell
+
+    @classmethod
+    def from_url(cls, url: str, *, clock: Clock | None = None, faults: Faults | None = None, name: str = "") -> CellsStore:
+        """Make a store for `cells:FILE`."""
+        return cls(read_plan(url), clock=clock, faults=faults, name=name)
+
+    # Life of the store
+
+    async def open(self) -> None:
+        self._begin()
+        self._open = True
+        try:
+            await asyncio.gather(*(self._open_cell(name) for name in self._made))
+            if not self.up:
+                raise StoreUnavailable(f"no cell of {self.url!r} can be reached: {self._why(self._made)}")
+            await self._join()
+            await self.look()
+        except BaseException:
+            await self.close()
+            raise
+        for name, why in self._down.items():
+            _log.warning("cell %r of %s is down, and so are its runs; all others go on: %s", name, self.url, why)
+        self._watches = [self._loop.create_task(self._keep_watch(name), context=self.context) for name in self._made]
+
+    async def _open_cell(self, name: str) -> bool:
+        cell = self._made[name]
+        if cell._open:
+            return True
+        cell.refuses, cell.read_limit_s = self.refuses, self.read_limit_s
+        try:
+            await cell.open()
+        except StoreUnavailable as error:
+            if error.lasting:  # it answers, and is not what we need
+                raise
+            self._down[name] = str(error)
+            self._made[name] = self._make(name)
+            return False
+        self._down.pop(name, None)
+        cell.on_change(self._tell)
+        cell.code_version, cell.queues = self.code_version, self.queues
+        return True
+
+    async def _join(self) -> None:
+        """Let every database that was reached say what it is; found the set if none is a cell yet."""
+        said: dict[str, Cell | None] = {}
+        for cell in self.up:
+            said[cell.cell] = await cell.ask(lambda db, cell=cell: ownership.told(db, cell.schema))
+        ownership.check_names(self.plan, said)
+        if None in said.values():
+            if self._down:
+                raise StoreUnavailable(
+                    f"{self.url!r} is new, and its cells can only be founded together: {self._why(self._down)}"
+                )
+            numbers = {name: number for number, name in enumerate(self.plan.urls, 1)}
+            for cell in self.up:
+                found = functools.partial(
+                    ownership.found, store=cell.schema, name=cell.cell, number=numbers[cell.cell], of=self.plan.digest,
+                    slots=self.plan.slots[cell.cell], now=cell.clock.now(),
+                )  # fmt: skip
+                said[cell.cell] = await cell.ask(found)
+            ownership.check_names(self.plan, said)
+        if not self._down and not all(cell is not None and cell.complete for cell in said.values()):
+            for cell in self.up:
+                await cell.ask(lambda db, cell=cell: ownership.complete(db, cell.schema))
+        self.said |= {name: cell for name, cell in said.items() if cell is not None}
+
+    async def close(self) -> None:
+        for watch in self._watches:
+            watch.cancel()
+        await asyncio.gather(*self._watches, return_exceptions=True)
+        self._open = False
+        await asyncio.gather(*(cell.close() for cell in self._made.values()))
+
+    def abandon(self) -> None:
+        self._open = False
+        for watch in self._watches:
+            watch.cancel()
+        for cell in self._made.values():
+            cell.abandon()
+
+    def observe(self, commit: Callable[[int, float], None]) -> None:
+        for cell in self._made.values():
+            cell.observe(commit)
+
+    def ailment(self) -> Ailment | None:
+        """One cell that can be written is enough: the others stop their shares alone."""
+        found = [Ailment(f"cell {name!r}: {why}", lasting=False) for name, why in self._down.items()]
+        found += [each for each in (cell.ailment() for cell in self.up) if each is not None]
+        return None if len(found) < len(self._made) else found[0]
+
+    def worker(
+        self, specs: Iterable[AgentSpec], settings: Settings, triggers: Iterable[Any], apply: Any, *, listens: bool
+    ) -> CellsWorker:
+        """Make what carries runs of all cells in this process."""
+        self._worker = CellsWorker(self, specs, settings, triggers, apply, listens=listens)
+        return self._worker
+
+    # Cells
+
+    @property
+    def cells(self) -> Mapping[str, CellStore]:
+        """All of them, by name."""
+        return self._made
+
+    @property
+    def up(self) -> list[CellStore]:
+        """Those that were opened, and answered when they were last asked."""
+        return [cell for name, cell in self._made.items() if cell._open and name not in self._down]
+
+    @property
+    def down(self) -> Mapping[str, str]:
+        """Those that cannot be reached, and why."""
+        return self._down
+
+    def _why(self, names: Iterable[str]) -> str:
+        return "; ".join(f"cell {name!r}: {self._down[name]}" for name in names if name in self._down)
+
+    def of_slot(self, slot: int) -> CellStore:
+        """The cell that has a slot; `StoreUnavailable` if it was never reached."""
+        cell = self._made.get(self.owners[slot])
+        if cell is None:
+            raise StoreUnavailable(f"slot {slot} is in cell {self.owners[slot]!r}, which is not in {self.url!r}: read a newer file")
+        if not cell._open:
+            raise StoreUnavailable(f"slot {slot} is in a cell that is down: {self._why([cell.cell])}")
+        return cell
+
+    @property
+    def home(self) -> CellStore:
+        """The cell that keeps what belongs to no run."""
+        cell = self._made[self.plan.home]
+        if not cell._open:
+            raise StoreUnavailable(f"tokens and sessions are in a cell that is down: {self._why([cell.cell])}")
+        return cell
+
+    def owns(self, cell: str, name: str) -> bool:
+        """Does what has this name belong to a cell?"""
+        return self.owners[slot_of(name)] == cell
+
+    def placed(self, id: str, lane: Lane) -> str:
+        return placed(id, lane)
+
+    def later(self, position: int, other: int) -> int:
+        return merging.later(position, other)
+
+    # Who owns what, and who can be reached
+
+    async def _keep_watch(self, name: str) -> None:
+        """Look at one cell again and again; one that does not answer holds up no other."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            try:
+                told = await self._look_at(name)
+                if told is None:
+                    continue
+                self._learn({name: told})
+                if self._worker is not None:
+                    await self._worker.look()
+                    await moves.mend(self, [name])
+            except HoldfastError as problem:
+                _log.warning("cell %r of %s could not be looked at; trying again: %s", name, self.url, problem)
+            except Exception:
+                _log.exception("cell %r of %s could not be looked at; trying again", name, self.url)
+
+    async def look(self) -> None:
+        """Learn now who owns what, and who can be reached."""
+        found = dict(zip(self._made, await asyncio.gather(*map(self._look_at, list(self._made))), strict=True))
+        self._learn({name: told for name, told in found.items() if told is not None})
+
+    async def _look_at(self, name: str) -> list[Holding] | None:
+        """Read what a cell says of its slots; None if it does not answer."""
+        cell = self._made[name]
+        try:
+            if not cell._open:
+                if not await self._open_cell(name):
+                    return None
+                cell = self._made[name]
+                if self.said:  # the set is known: is this one of it?
+                    await self._join()
+            told = await cell.ask(lambda db: ownership.holdings(db, cell.schema), _PATIENCE_S)
+        except StoreUnavailable as error:
+            if name not in self._down and self._watches:
+                _log.warning("cell %r of %s is down, and so are its runs; all others go on: %s", name, self.url, error)
+            self._down[name] = str(error)
+            return None
+        if self._down.pop(name, None) is not None:
+            _log.warning("cell %r of %s is there again", name, self.url)
+        cell.leaving = frozenset(held.slot for held in told if held.state == "leaving")
+        return told
+
+    def _learn(self, told: Mapping[str, Iterable[Holding]]) -> None:
+        """Believe the databases: who has a slot, or else where the last one that had it gave it."""
+        for name, holdings in told.items():
+            for held in holdings:
+                here = held.state != "gone"
+                if held.epoch + here > self._epochs.get(held.slot, 0):
+                    self._epochs[held.slot] = held.epoch + here
+                    self.owners[held.slot] = name if here else held.other or self.owners[held.slot]
+
+    async def _routed(self, slot: int, call: Callable[[CellStore], Awaitable[T]], *, fenced: bool = False) -> T:
+        """Ask the cell of a slot, and ask again where the slot went if it was not there any more.
+
+        `fenced`: what is asked is refused by the database itself where the slot is not.
+        """
+        until = time.monotonic() + (write_limit.get() or self.read_limit_s() or _MOVING_S)
+        while True:
+            cell = self.of_slot(slot)
+            refused: BaseException | None = None
+            try:
+                answer = await call(cell)
+                if fenced:
+                    return answer
+            except StoreUnavailable as error:
+                raise type(error)(f"cell {cell.cell!r}: {error}") from None
+            except Exception as error:
+                if not isinstance(error, HoldfastError) and ownership.described(error) != FENCED:
+                    raise
+                refused = error
+            held = await cell.holding(slot)
+            if held is not None and held.state in ("owned", "leaving"):
+                if refused is None:
+                    return answer
+                if isinstance(refused, HoldfastError):
+                    raise refused
+                continue  # it came back meanwhile
+            await self._moved(slot, cell, held, until)
+
+    async def _moved(self, slot: int, cell: CellStore, held: Holding | None, until: float) -> None:
+        """Wait until a slot that is not in a cell any more is somewhere."""
+        if held is None or held.state == "gone":
+            if held is not None:
+                self._learn({cell.cell: [held]})
+            there = self._made.get(self.owners[slot])
+            if there is not None and there is not cell and there._open:
+                new = await there.holding(slot)
+                if new is not None and new.state != "gone":
+                    self._learn({there.cell: [new]})
+                    return
+            if held is None:
+                await self.look()
+        if time.monotonic() > until:
+            raise StoreUnavailable(f"slot {slot} is being moved from cell {cell.cell!r} to another; try again")
+        await asyncio.sleep(_LOOK_S)
+
+    async def _every(self, call: Callable[[CellStore], Awaitable[T]]) -> list[tuple[CellStore, T]]:
+        """Ask all cells that can be reached. One that does not answer soon is left out."""
+        cells = self.up
+        answers = await asyncio.gather(*(self._within(cell, call(cell)) for cell in cells), return_exceptions=True)
+        found = []
+        for cell, answer in zip(cells, answers, strict=True):
+            if isinstance(answer, StoreUnavailable):
+                self._down.setdefault(cell.cell, str(answer))
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                found.append((cell, answer))
+        if not found:
+            raise StoreUnavailable(f"no cell of {self.url!r} can be reached: {self._why(self._made)}")
+        return found
+
+    async def _within(self, cell: CellStore, call: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(_PATIENCE_S if len(self._made) > 1 else None):
+                return await call
+        except TimeoutError:
+            raise StoreUnavailable(f"cell {cell.cell!r} did not answer within {_PATIENCE_S:g} s") from None
+
+    async def _all(self, what: str, call: Callable[[CellStore], Awaitable[T]]) -> list[T]:
+        """Have all cells do it; `StoreUnavailable` if one cannot, because it must be the same in all. To do it again is safe."""
+        if self._down:
+            raise StoreUnavailable(f"{what} is kept in every cell, and one is down: {self._why(self._down)}. Try again when it is back")
+        return [await call(cell) for cell in self._made.values()]
+
+    async def _find(self, call: Callable[[CellStore], Awaitable[T]], found: Callable[[T], bool], missing: HoldfastError) -> tuple[CellStore, T]:
+        """Ask all cells for what one of them has."""
+        for cell, answer in await self._every(call):
+            if found(answer):
+                return cell, answer
+        if self._down:
+            raise StoreUnavailable(f"it may be in a cell that is down: {self._why(self._down)}")
+        raise missing
+
+    def _here(self, cell: CellStore, root: str) -> bool:
+        return self.owners[slot_of(root)] == cell.cell
+
+    # Runs
+
+    async def create(
+        self, run: NewRun, blobs: Mapping[str, bytes] | None = None, *, by: str = "", via: str = ""
+    ) -> tuple[RunRow, bool]:
+        check_place(run.id, run.root_id or run.id, run.agent, run.lane)
+        return await self._routed(slot_of(run.id), lambda cell: cell.create(run, blobs, by=by, via=via), fenced=True)
+
+    async def run(self, run: str) -> RunRow | None:
+        if not run:  # a probe
+            return (await self._every(lambda cell: cell.run("")))[0][1]
+        found = await self._routed(slot_of(run), lambda cell: cell.run(run))
+        if found is None and len(run) > _LONG:  # an id too long for its family's name
+            with contextlib.suppress(UnknownRun):
+                _, found = await self._find(lambda cell: cell.run(run), lambda row: row is not None, UnknownRun(run))
+        return found
+
+    async def runs(
+        self, *, parent: str | None = None, root: str | None = None, limit: int = 100, order: Any = "newest",
+        after: str | None = None, at: int | None = None, **which: Any,
+    ) -> list[RunRow]:  # fmt: skip
+        family = parent or root
+        if family is not None:
+            listed = functools.partial(
+                CellStore.runs, parent=parent, root=root, limit=limit, order=order, after=after, at=at, **which
+            )
+            return await self._routed(slot_of(family), listed)
+        if after is not None and at is None:
+            last = await self.run(after)
+            if last is None:
+                raise UnknownRun(f"run {after!r}, after which the next page begins, is not there any more; begin again")
+            changed = last.updated_at if last.finished_at is None else last.finished_at
+            at = changed if order == "updated" else last.created_at
+        statuses = which.get("statuses")
+        backwards = order == "oldest" and (statuses is None or "completed" in statuses)
+        pages = await self._every(lambda cell: cell.runs(limit=limit, order=order, after=after, at=at, **which))
+        rows = [[row for row in page if self._here(cell, row.root_id)] for cell, page in pages]
+        return merging.in_order(rows, order, limit, by_id_backwards=backwards)
+
+    async def run_counts(self, *, parent: str | None = None, **which: Any) -> Any:
+        if parent is not None:
+            return await self._routed(slot_of(parent), lambda cell: cell.run_counts(parent=parent, **which))
+        return merging.counted([found for _, found in await self._every(lambda cell: cell.run_counts(**which))])
+
+    async def halted(self, late_ms: int, limit: int, after: RunRow | None = None) -> list[RunRow]:
+        pages = await self._every(lambda cell: cell.halted(late_ms, limit, after))
+        key = lambda row: (row.updated_at if row.due_at is None else row.due_at, row.id)  # noqa: E731
+        return sorted(merging.concatenated(page for _, page in pages), key=key)[:limit]
+
+    async def fork(self, new: NewFork) -> tuple[RunRow, bool]:
+        if slot_of(new.id) != slot_of(new.run):
+            raise Unsupported(
+                f"fork {new.id!r} would be in slot {slot_of(new.id)}, and has its history from run {new.run!r} in slot {slot_of(new.run)}. "
+                f"Leave id= out, or let it begin with the run's: id='{new.run.partition('.')[0]}.{new.id}'"
+            )
+        return await self._routed(slot_of(new.run), lambda cell: cell.fork(new))
+
+    async def prune(self, before: int, statuses: Iterable[str], limit: int = 1000, **which: Any) -> int:
+        wanted = list(statuses)
+        return sum(many for _, many in await self._every(lambda cell: cell.prune(before, wanted, limit, **which)))
+
+    # Questions
+
+    async def _question(self, approval: str) -> tuple[CellStore, ApprovalRow]:
+        async def look(cell: CellStore) -> ApprovalRow | None:
+            with contextlib.suppress(UnknownApproval):
+                return await cell.approval(approval)
+            return None
+
+        missing = UnknownApproval(f"there is no question {approval!r}")
+        cell, row = await self._find(look, lambda row: row is not None and self.owners[slot_of(row.root_id)] != "", missing)
+        assert row is not None
+        return cell, row
+
+    async def _asked(self, approval: str, call: Callable[[CellStore], Awaitable[T]]) -> T:
+        _, row = await self._question(approval)
+        return await self._routed(slot_of(row.root_id), call)
+
+    async def approval(self, approval: str) -> ApprovalRow:
+        return await self._asked(approval, lambda cell: cell.approval(approval))
+
+    async def decide(
+        self, approval: str, ballot: Ballot, blobs: Mapping[str, bytes] | None = None, known: ApprovalRow | None = None
+    ) -> ApprovalRow:
+        if known is not None:
+            return await self._routed(slot_of(known.root_id), lambda cell: cell.decide(approval, ballot, blobs, known))
+        return await self._asked(approval, lambda cell: cell.decide(approval, ballot, blobs))
+
+    async def delegate(self, approval: str, to: str, ballot: Ballot) -> ApprovalRow:
+        return await self._asked(approval, lambda cell: cell.delegate(approval, to, ballot))
+
+    async def expire(self, approval: str) -> ApprovalRow:
+        return await self._asked(approval, lambda cell: cell.expire(approval))
+
+    async def require(self, approval: str, digest: str, needs: int, value: str) -> ApprovalRow:
+        return await self._asked(approval, lambda cell: cell.require(approval, digest, needs, value))
+
+    async def approvals(
+        self, *, run: str | None = None, approval: str | None = None, statuses: Iterable[str] = ("open",), limit: int = 100,
+        after: str | None = None, at: int | None = None, only: Mapping[str, str] | None = None,
+    ) -> list[ApprovalRow]:  # fmt: skip
+        wanted: dict[str, Any] = {"statuses": list(statuses), "limit": limit, "after": after, "at": at, "only": only}
+        if approval is not None:
+            with contextlib.suppress(UnknownApproval):
+                return await self._asked(approval, lambda cell: cell.approvals(approval=approval, **wanted))
+            return []
+        if run is not None:
+            return await self._routed(slot_of(run), lambda cell: cell.approvals(run=run, **wanted))
+        if after is not None and at is None:
+            wanted["at"] = (await self.approval(after)).asked_at
+        pages = await self._every(lambda cell: cell.approvals(**wanted))
+        rows = [row for cell, page in pages for row in page if self._here(cell, row.root_id)]
+        found = sorted(rows, key=lambda row: (row.asked_at, row.id))
+        return found[:limit] if wanted["statuses"] == ["open"] else found[-limit:]
+
+    # The feed
+
+    async def feed(self, after: int, kinds: Iterable[str] | None, limit: int = 500) -> list[Event]:
+        chosen = None if kinds is None else list(kinds)
+        return await self._fed(after, limit, lambda cell, place: cell.feed(place, chosen, limit))
+
+    async def feed_lines(
+        self, after: int, kinds: Iterable[str] | None, run: str | None = None, limit: int = 500,
+        only: Mapping[str, str] | None = None,
+    ) -> list[Line]:  # fmt: skip
+        chosen = None if kinds is None else list(kinds)
+        return await self._fed(after, limit, lambda cell, place: cell.feed_lines(place, chosen, run, limit, only))
+
+    async def _fed(self, after: int, limit: int, read: Callable[[CellStore, int], Awaitable[Sequence[Any]]]) -> list[Any]:
+        places = merging.parts(after)
+        pages = await self._every(lambda cell: read(cell, places.get(self.said[cell.cell].number, 0)))
+        return merging.feed({self.said[cell.cell].number: page for cell, page in pages}, after, limit)
+
+    async def feed_reach(self) -> tuple[int, int]:
+        found = await self._every(lambda cell: cell.feed_reach())
+        sure, end = ({self.said[cell.cell].number: reach[nth] - 1 for cell, reach in found} for nth in (0, 1))
+        return merging.position_of(sure) + 1, merging.position_of(end) + 1
+
+    # The audit: a row of a cell is told apart from those of others by the cell's number
+
+    async def audit(
+        self, run: str | None = None, limit: int = 100, *, by: str | None = None, actions: Iterable[str] | None = None,
+        before: int | None = None, only: Mapping[str, str] | None = None,
+    ) -> list[dict[str, Any]]:  # fmt: skip
+        chosen = None if actions is None else list(actions)
+        last = None if before is None else await self._deed(before)
+
+        async def read(cell: CellStore) -> list[dict[str, Any]]:
+            at = ALL if last is None else await cell.ask(lambda db: _deed_before(db, cell.schema, last, before, self.said[cell.cell].number))
+            rows = await cell.audit(run, limit, by=by, actions=chosen, before=at, only=only)
+            return [{**row, "id": row["id"] * _CELLS + self.said[cell.cell].number} for row in rows]
+
+        if run is not None:
+            return await self._routed(slot_of(run), read)
+        pages = await self._every(read)
+        return sorted(merging.concatenated(page for _, page in pages), key=lambda row: (row["at"], row["id"]), reverse=True)[:limit]
+
+    async def _deed(self, id: int) -> int:
+        """When a deed was done, by its id here."""
+        cell = next((cell for cell in self.up if self.said[cell.cell].number == id % _CELLS), None)
+        at = None if cell is None else await cell.ask(lambda db: db.fetchval("SELECT at FROM audit WHERE id = $1", id // _CELLS))
+        if at is None:
+            raise BadArguments(f"before={id}: there is no such deed, or its cell is down; begin again")
+        return int(at)
+
+    async def note_refusals(self, tries: Sequence[Refusal]) -> None:
+        for each in tries:
+            cell = self.home if not each[0] else self.of_slot(slot_of(each[0]))
+            await cell.note_refusals([each])
+
+    async def erase_audit(
+        self, *, run: str | None = None, actor: str | None = None, before: int | None = None, by: str, via: str
+    ) -> int:
+        erase = functools.partial(CellStore.erase_audit, run=run, actor=actor, before=before, by=by, via=via)
+        return sum(await self._all("the audit", erase))
+
+    # Values
+
+    async def blob(self, digest: str) -> bytes:
+        async def look(cell: CellStore) -> bytes | None:
+            with contextlib.suppress(HoldfastError, KeyError, LookupError):
+                return await cell.blob(digest)
+            return None
+
+        _, content = await self._find(look, lambda content: content is not None, StoreUnavailable(f"there is no value {digest!r}"))
+        assert content is not None
+        return content
+
+    # Rates, conversations
+
+    def rate_store(self, key: str) -> CellStore:
+        """The cell in which a rate is kept."""
+        return self.of_slot(key_slot(key))
+
+    # Triggers: what comes for one is in the cell of its name, and does what it does in others before it is done there
+
+    async def apply(self, acts: Sequence[Act], taken: DeliveryRow | None = None, *, counted: str = "") -> list[dict[str, Any]]:
+        for act in acts:
+            if isinstance(act, StartAct):
+                new = act.create.run
+                check_place(new.id, new.id, new.agent, new.lane)
+        name = taken.trigger if taken is not None else counted
+        own = slot_of(name) if name else None
+        places = [self._slot_of_act(act, own) for act in acts]
+        done: list[dict[str, Any] | None] = [None] * len(acts)
+        last = own if own is not None else (places[0] if places else 0)
+        for slot in [*sorted({place for place in places if self.owners[place] != self.owners[last]}), last]:
+            here = [nth for nth, place in enumerate(places) if done[nth] is None and (place == slot or slot == last)]
+            ending = slot == last
+            some = [acts[nth] for nth in here]
+            told = await self._routed(
+                slot,
+                lambda cell, some=some, ending=ending: cell.apply(
+                    some, taken if ending else None, counted=counted if ending else ""
+                ),
+                fenced=True,
+            )
+            for nth, each in zip(here, told, strict=True):
+                done[nth] = each
+        return [each for each in done if each is not None]
+
+    def _slot_of_act(self, act: Act, own: int | None) -> int:
+        if isinstance(act, StartAct):
+            return slot_of(act.create.run.id)
+        if isinstance(act, DecideAct) or act.run is not None:
+            return slot_of(str(act.run))
+        return own or 0
+
+    async def triggers(self) -> list[tuple[TriggerRow, int]]:
+        pages = await self._every(lambda cell: cell.triggers())
+        return sorted(merging.concatenated(page for _, page in pages), key=lambda each: each[0].name)
+
+    async def receive(self, new: NewDelivery) -> bool:
+        return await self._routed(slot_of(new.trigger), lambda cell: cell.receive(new))
+
+    # Schedules, conversations
+
+    async def make_schedule(self, made: Declared, *, by: str, via: str) -> ScheduleRow:
+        return await self._routed(slot_of(made.name), lambda cell: cell.make_schedule(made, by=by, via=via))
+
+    async def schedules(self, *, after: str = "", limit: int = 100) -> list[ScheduleRow]:
+        pages = await self._every(lambda cell: cell.schedules(after=after, limit=limit))
+        return sorted(merging.concatenated(page for _, page in pages), key=lambda row: row.name)[:limit]
+
+    async def conversations(
+        self, *, conversation: str | None = None, after: str = "", limit: int = 100
+    ) -> list[ConversationRow]:
+        if conversation is not None:
+            return await self._routed(slot_of(conversation), lambda cell: cell.conversations(conversation=conversation))
+        pages = await self._every(lambda cell: cell.conversations(after=after, limit=limit))
+        return sorted(merging.concatenated(page for _, page in pages), key=lambda row: row.id)[:limit]
+
+    # Announcements: in every cell, under one id
+
+    async def announce(self, new: NewAnnouncement, *, by: str, via: str) -> Announced:
+        return (await self._all("an announcement", lambda cell: cell.announce(new, by=by, via=via)))[0]
+
+    # Notifications: each cell tells of its own events
+
+    async def make_notification(self, name: str, config: str, *, by: str, via: str) -> NotificationRow:
+        return (await self._all("a notification", lambda cell: cell.make_notification(name, config, by=by, via=via)))[0]
+
+    async def steer_notification(self, name: str, state: str, *, by: str, via: str) -> NotificationRow:
+        return (await self._all("a notification", lambda cell: cell.steer_notification(name, state, by=by, via=via)))[0]
+
+    async def delete_notification(self, name: str, *, by: str, via: str) -> None:
+        await self._all("a notification", lambda cell: cell.delete_notification(name, by=by, via=via))
+
+    # Links
+
+    async def add_link(self, new: LinkRow, lasts_ms: int, run: str, *, by: str, via: str) -> LinkRow:
+        return await self._routed(slot_of(run), lambda cell: cell.add_link(new, lasts_ms, run, by=by, via=via))
+
+    async def link(self, id: str) -> LinkRow | None:
+        with contextlib.suppress(UnknownApproval):
+            return (await self._find(lambda cell: cell.link(id), lambda row: row is not None, UnknownApproval(id)))[1]
+        return None
+
+    # The store as a whole
+
+    async def size(self) -> tuple[int, int]:
+        found = [answer for _, answer in await self._every(lambda cell: cell.size())]
+        return sum(size for size, _ in found), sum(events for _, events in found)
+
+    async def held(self) -> bool:
+        return any(held for _, held in await self._every(lambda cell: cell.held()))
+
+    async def activate(self, *, by: str, via: str) -> int:
+        total = 0
+        for cell in self.up:
+            if await cell.held():
+                total += await cell.activate(by=by, via=via)
+        return total
+
+    async def recover(self) -> int:
+        return sum(many for _, many in await self._every(lambda cell: cell.recover()))
+
+    async def facts(self) -> dict[str, Any]:
+        found = {cell.cell: facts for cell, facts in await self._every(lambda cell: cell.facts())}
+        first = next(iter(found.values()))
+        wrong = [f"cell {name}: {facts['integrity']}" for name, facts in found.items() if facts["integrity"] != "ok"]
+        wrong += [f"cell {name} is down: {why}" for name, why in self._down.items()]
+        sums = ("events", "signals", "blobs", "open_approvals", "workers", "bytes")
+        return first | {name: sum(facts[name] or 0 for facts in found.values()) for name in sums} | {
+            "runs": merging.summed(facts["runs"] for facts in found.values()),
+            "code_versions": merging.summed(facts["code_versions"] for facts in found.values()),
+            "integrity": "; ".join(wrong) or "ok", "database": f"cells {', '.join(found)}", "url": self.url,
+            "cells": {name: {"bytes": facts["bytes"], "runs": facts["runs"], "url": facts["url"]} for name, facts in found.items()},
+        }  # fmt: skip
+
+    # What an owner does: it has the store of its own cell
+
+    def heartbeat(self, ttl_ms: int) -> NoReturn:
+        raise self._of_one_cell("a lease")
+
+    def transaction(self, isolation: str) -> NoReturn:
+        raise Unsupported(NO_TRANSACTION)
+
+    def shuts_out(self, isolation: str) -> NoReturn:
+        raise Unsupported(NO_TRANSACTION)
+
+    def post(self, *_: Any, **__: Any) -> NoReturn:
+        raise self._of_one_cell("the journal of a run")
+
+    append = take = post
+
+    def _of_one_cell(self, what: str) -> Unsupported:
+        return Unsupported(f"{what} is in one cell, and {self.url!r} names all of them")
+
+    def _flush(self) -> None:
+        """Nothing waits here: each cell has its own queue."""
+
+    async def _hold_lock(self) -> None:
+        """Each cell has the lock of its worker."""
+
+    async def _living(self) -> list[Any]:
+        return merging.concatenated([living for _, living in await self._every(lambda cell: cell._living())])
+
+    async def _copy_out(self, part: Any) -> NoReturn:
+        raise Unsupported(self._each())
+
+    def _each(self) -> str:
+        urls = ", ".join(cell.url for cell in self._made.values())
+        return f"{self.url!r} is {len(self._made)} databases. Do this with each by its own URL: {urls}"
+
+    def _submit(self, do: Any, **_: Any) -> NoReturn:
+        raise self._of_one_cell("what is to be written")
+
+    async def _read(self, read: Any, *arguments: Any, **named: Any) -> NoReturn:
+        raise self._of_one_cell("what is to be read")
+
+    _snapshot = _glance = _read
+
+
+_CELLS: Final = 64  # ids of deeds are this far apart, and a cell's number is between
+_LONG: Final = 100
+
+
+async def _deed_before(db: Any, schema: str, at: int, before: int, number: int) -> int:
+    """The id in this cell behind which deeds are that were done later than one of any cell."""
+    last = await db.fetchval("SELECT coalesce(max(id), 0) FROM audit WHERE at < $1 OR (at = $1 AND id * 64 + $2 < $3)", at, number, before)
+    return int(last) + 1
+
+
+# What goes where
+
+
+def _of_run(name: str) -> Any:
+    async def method(self: CellsStore, run: str, *args: Any, **named: Any) -> Any:
+        return await self._routed(slot_of(run), lambda cell: getattr(cell, name)(run, *args, **named))
+
+    return method
+
+
+def _of_runs(name: str, merge: Callable[[Sequence[Any]], Any]) -> Any:
+    async def method(self: CellsStore, runs: Iterable[str]) -> Any:
+        slots: dict[str, dict[int, list[str]]] = {}
+        for run in runs:
+            slots.setdefault(self.owners[slot_of(run)], {}).setdefault(slot_of(run), []).append(run)
+        found = []
+        for name_of, by_slot in slots.items():
+            cell = self._made.get(name_of)
+            if cell is None or not cell._open or name_of in self._down:
+                continue  # they are of a list, which leaves them out
+            with contextlib.suppress(StoreUnavailable):
+                found.append(await self._within(cell, getattr(cell, name)([run for some in by_slot.values() for run in some])))
+        return merge(found)
+
+    return method
+
+
+def _of_name(name: str, slot: Callable[[Any], int] = slot_of) -> Any:
+    async def method(self: CellsStore, first: Any, *args: Any, **named: Any) -> Any:
+        return await self._routed(slot(first), lambda cell: getattr(cell, name)(first, *args, **named))
+
+    return method
+
+
+def _at_home(name: str) -> Any:
+    async def method(self: CellsStore, *args: Any, **named: Any) -> Any:
+        return await getattr(self.home, name)(*args, **named)
+
+    return method
+
+
+def _of_all(name: str, merge: Callable[[Sequence[Any]], Any]) -> Any:
+    async def method(self: CellsStore, *args: Any, **named: Any) -> Any:
+        args = tuple(list(each) if isinstance(each, Iterable) and not isinstance(each, (str, Mapping)) else each for each in args)
+        return merge([found for _, found in await self._every(lambda cell: getattr(cell, name)(*args, **named))])
+
+    return method
+
+
+def _refused(name: str) -> Any:
+    async def method(self: CellsStore, *_: Any, **__: Any) -> NoReturn:
+        raise Unsupported(self._each())
+
+    return method
+
+
+def _in_a_worker(name: str) -> Any:
+    async def method(self: CellsStore, *_: Any, **__: Any) -> NoReturn:
+        raise self._of_one_cell(name)
+
+    return method
+
+
+_BY_AT: Final = merging.ordered(lambda row: row.at, backwards=True)
+OF_RUN: Final = (
+    "journal outline lines lines_at outline_of begun_before worker_at events_at inputs_between last_of_kind last_request send inbox"
+    " last_messages count_messages whole_inbox voted spent_by purses conversations_held pieces streams stream_sizes former former_result"
+    " origin below journal_below keys_like belongings members note_copy halt_forsaken call_off_move moved came imported_from delete"
+    " pause cancel resume sees_run family_size open_below"
+).split()
+OF_RUNS: Final[dict[str, Callable[[Sequence[Any]], Any]]] = {
+    **dict.fromkeys(("spent", "spent_with_steps", "progress", "present", "open_calls"), merging.united),
+    **dict.fromkeys(("these_runs", "forks"), merging.concatenated),
+    "parts_of": lambda found: set().union(*found),
+}
+OF_NAME: Final = (
+    "said fill_conversation delete_conversation steer_schedule delete_schedule begin_at schedule"
+    " trigger note_taken note_broker replay_delivery dismiss_delivery replay_dead delete_trigger deliveries delivery files see_files"
+    " prune_files"
+).split()
+OF_KEY: Final = "take_turn use_late pause_rate charge closed".split()
+AT_HOME: Final = (
+    "begin_session session use_once end_sessions_of end_session add_token use_token revoke_tokens token tokens store_id"
+).split()
+OF_ALL: Final[dict[str, Callable[[Sequence[Any]], Any]]] = {
+    "worker_ids": lambda found: list(dict.fromkeys(merging.concatenated(found))), "notifications": lambda found: found[0],
+    "agents": merging.published, "queues_taken": merging.queues, "count_workers": max, "fleet_workers": lambda found: list(
+        {row.id: row for page in found for row in page}.values()),
+    "lost_workers": _BY_AT, "minutes": merging.minutes, "unserved": merging.unserved, "busy_rates": merging.rates,
+    "count_runs": merging.nested, "census": merging.census, "question_ages": merging.ages,
+    "recent_runs": merging.concatenated, "runs_beginning": merging.ordered(lambda row: row[0]),
+    "stuck": merging.ordered(lambda row: (row.updated_at if row.due_at is None else row.due_at, row.id)),
+    "would_prune": merging.concatenated, "taken": merging.summed, "absences": merging.united, "tally_deliveries": merging.concatenated,
+    "paused_rates": merging.ordered(lambda row: -row[1]), "parts": merging.united, "notification": lambda found: found[0],
+}  # fmt: skip
+REFUSED: Final = "backup restore move moved_content take_back confirm import_bundle imported".split()
+IN_A_WORKER: Final = (
+    "claim next_due let_in publish refuse reconsider count_minute tell_calls take_slot leave_slot declare_schedules begin_due"
+    " next_schedule declare_triggers next_delivery claim_deliveries fail_delivery leave_delivery recall_deliveries prune_deliveries"
+    " give_up_messages declare_subscriptions next_announcement pass_on prune_announcements end_gatherings recall_gatherings find_file"
+    " tell_events tell"
+).split()
+
+for _name in OF_RUN:
+    setattr(CellsStore, _name, _of_run(_name))
+for _name, _merge in OF_RUNS.items():
+    setattr(CellsStore, _name, _of_runs(_name, _merge))
+for _name in OF_NAME:
+    setattr(CellsStore, _name, _of_name(_name))
+for _name in OF_KEY:
+    setattr(CellsStore, _name, _of_name(_name, key_slot))
+for _name in AT_HOME:
+    setattr(CellsStore, _name, _at_home(_name))
+for _name, _merge in OF_ALL.items():
+    setattr(CellsStore, _name, _of_all(_name, _merge))
+for _name in REFUSED:
+    setattr(CellsStore, _name, _refused(_name))
+for _name in IN_A_WORKER:
+    setattr(CellsStore, _name, _in_a_worker(_name))
+CellsStore.__abstractmethods__ = frozenset()  # those of the tables are there
