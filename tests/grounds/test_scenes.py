@@ -1,6 +1,7 @@
 """The same agents on every ground: equal results, bodies and journals, but for the order of what happened at the same time."""
 
 import pytest
+from tests.cells import cell_urls, cells_url  # noqa: F401 - fixtures
 from tests.grounds.scenes import SCENES, play
 from tests.temporal import cluster, temporal_url  # noqa: F401 - fixtures
 
@@ -25,3 +26,10 @@ async def test_a_scene_is_the_same_on_temporal(name, temporal_url, tmp_path):  #
 async def test_a_scene_is_the_same_on_postgresql(name, postgres_url, tmp_path):
     there = await play(f"sqlite:{tmp_path}/runs.db", name)
     assert told(await play(postgres_url, name)) == told(there)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCENES)
+async def test_a_scene_is_the_same_on_two_cells(name, cells_url, tmp_path):  # noqa: F811
+    there = await play(f"sqlite:{tmp_path}/runs.db", name)
+    assert told(await play(cells_url, name)) == told(there)

@@ -22,7 +22,7 @@ from click.core import augment_usage_errors
 from click.shell_completion import CompletionItem
 
 STORE: Final = (
-    "The store: sqlite:PATH or postgresql://USER@HOST/DATABASE. Default: $HOLDFAST_URL, else sqlite:holdfast.db in the"
+    "The store: sqlite:PATH, postgresql://USER@HOST/DATABASE or cells:FILE. Default: $HOLDFAST_URL, else sqlite:holdfast.db in the"
     " current folder."
 )
 
@@ -84,6 +84,7 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "delete": ("runs", "Delete a finished run with its children."),
         "backup": ("backup", "Copy the store to FILE while it is in use."),
         "restore": ("backup", "Fill an empty store from the backup in FILE."),
+        "cells": ("cells", "List the databases of cells:FILE, add one, move slots, or check them."),
         "token": ("tokens", "Make a token for users of `holdfast serve`."),
         "completion": ("completion", "Print the completion script of a shell."),
     },

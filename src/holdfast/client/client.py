@@ -890,7 +890,7 @@ class Client(
                     await self._pause_for(heard)
                     continue
                 patience = patience or time.monotonic() + _IN_FLIGHT_S
-                if sure >= end or time.monotonic() > patience:
+                if not self.store.before(sure, end) or time.monotonic() > patience:
                     return
                 await asyncio.sleep(_LOOK_EVERY_S)
 

@@ -145,6 +145,10 @@ class Store(
         """Return the place in the feed behind which nothing is that is before either of two."""
         return max(position, other)
 
+    def before(self, position: int, end: int) -> bool:
+        """Tell whether a place in the feed is before another one, so that something between them may be missing yet."""
+        return position < end
+
     @abc.abstractmethod
     def observe(self, commit: Callable[[int, float], None]) -> None:
         """Call this after each commit with the number of operations in it and the seconds it took, in any thread."""

@@ -1,7 +1,7 @@
 """One cell: a PostgreSQL store that knows its slots, and what of a run would need another cell.
 
 A worker's engine has this store under it. It refuses, by pausing the run with the reason, what one transaction of this database
-cannot do: count a child under a key of another slot, take a conversation of another slot, publish to all cells.
+cannot do: count a child under a key of another slot, or take a conversation of another slot.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from holdfast.backends.cells import ownership
 from holdfast.backends.cells.ownership import Holding
 from holdfast.backends.cells.slots import check_place, slot_of
 from holdfast.errors import LeaseLost, StoreUnavailable, Unsupported
-from holdfast.store.announcements import NewAnnouncement
 from holdfast.store.appends import Append, Told, Transition
 from holdfast.store.conversations import Enter
 from holdfast.store.limits import Closed, Turn, freed
@@ -52,6 +51,11 @@ class CellStore(PostgresStore):
     def schema(self) -> str:
         """The schema that the runs are in."""
         return self._options.schema
+
+    @property
+    def is_open(self) -> bool:
+        """Was it opened, and not closed since?"""
+        return self._open
 
     # What the database says of its slots
 
@@ -117,7 +121,7 @@ class CellStore(PostgresStore):
         await self._submit(work)
 
     def post(self, append: Append, told: Told, *, alone: bool = False) -> None:
-        if append.children or append.talks or append.announces:
+        if append.children or append.talks:
             try:
                 self._check(append)
             except Unsupported as refused:
@@ -140,12 +144,6 @@ class CellStore(PostgresStore):
                 raise Unsupported(
                     f"conversation {name!r} is in slot {slot_of(name)}, and the run in slot {slot}: a run and its conversations live "
                     f"in one cell. Start such runs with an id that begins with the conversation's: id='{name}.1' is in its slot"
-                )
-        for announcing in append.announces:
-            if isinstance(announcing, NewAnnouncement):
-                raise Unsupported(
-                    f"{announcing.name!r} is published by a run, in its own cell, and must reach those who wait in others. Publish it "
-                    "from outside (hf.publish, `holdfast publish`), for example in a step with the step's idempotency key as key="
                 )
 
     # Rates are kept where their key is, whichever run asks

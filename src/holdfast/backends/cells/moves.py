@@ -26,19 +26,17 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from holdfast.backends.cells import ownership
 from holdfast.backends.cells.cell import CellStore
+from holdfast.backends.cells.cells import Cells
 from holdfast.backends.cells.ownership import schema_of
 from holdfast.backends.cells.slots import SLOTS
 from holdfast.errors import BadArguments, RunActive, StoreUnavailable, Unsupported
 from holdfast.store.blobs import delete_blobs
 from holdfast.store.postgres.connection import TROUBLE, Connection, goodbye, insist
 from holdfast.words.harmless import logger
-
-if TYPE_CHECKING:
-    from holdfast.backends.cells.store import CellsStore
 
 _log = logger("holdfast.store")
 STEPS: Final = ("leaving", "frozen", "copied", "decided", "arrived", "cleaned")
@@ -87,16 +85,16 @@ def _quiet(_: str) -> None:
 
 
 async def move(
-    store: CellsStore, slot: int, to: str, *, grace_s: float = 30.0, tell: Callable[[str], None] = _quiet
+    store: Cells, slot: int, to: str, *, grace_s: float = 30.0, tell: Callable[[str], None] = _quiet
 ) -> Moved:
     """Move a slot. `BadArguments`: there is no such cell; `Unsupported`: it has what cannot be moved; `RunActive`: another moves it."""
-    if to not in store.cells:
-        raise BadArguments(f"{store.url!r} has no cell {to!r}; there are {', '.join(store.cells)}")
+    if to not in store.made:
+        raise BadArguments(f"{store.plan.shown!r} has no cell {to!r}; there are {', '.join(store.made)}")
     await mend(store)
-    origin, destination = store.of_slot(slot), store.cells[to]
+    origin, destination = store.of_slot(slot), store.made[to]
     if origin is destination:
         raise BadArguments(f"slot {slot} is in cell {to!r} already")
-    if not destination._open or to in store.down:
+    if not destination.is_open or to in store.down:
         raise StoreUnavailable(f"cell {to!r} is down: {store.down.get(to, 'it was not reached')}")
     async with _session(origin) as db, _session(destination) as there:
         if not await db.fetchval(_LOCK, _lock_of(origin, slot)):
@@ -386,14 +384,14 @@ async def clean(db: Connection, cell: CellStore, slot: int) -> None:
                 await db.execute(f'DELETE FROM "{table}" WHERE {where}'.replace(":cells", cells).replace("$1", str(int(slot))))  # noqa: S608
         await db.execute("DELETE FROM runs WHERE id IN (SELECT id FROM moving)")
         await db.execute(f"DELETE FROM {cells}.leftovers WHERE slot = $1", slot)  # noqa: S608
-    if digests and cell._open:
+    if digests and cell.is_open:
         await cell._submit(lambda tx: delete_blobs(tx, set(digests)), journal=False)
 
 
 # Movers that died
 
 
-async def mend(store: CellsStore, names: Iterable[str] | None = None) -> list[str]:
+async def mend(store: Cells, names: Iterable[str] | None = None) -> list[str]:
     """Finish, or call off, what movers that are gone have left in these cells, or in all; says what was done."""
     done: list[str] = []
     for cell in [cell for cell in store.up if names is None or cell.cell in names]:
@@ -406,7 +404,7 @@ async def mend(store: CellsStore, names: Iterable[str] | None = None) -> list[st
     return done
 
 
-async def _mend_cell(store: CellsStore, cell: CellStore) -> list[str]:
+async def _mend_cell(store: Cells, cell: CellStore) -> list[str]:
     cells = schema_of(cell.schema)
     torn, arrivals, leftovers = await cell.ask(
         lambda db: db.fetchrow(
@@ -447,12 +445,12 @@ async def _call_off(db: Connection, cell: CellStore, slot: int) -> bool:
     return True
 
 
-async def _may_arrive(store: CellsStore, cell: CellStore, slot: int) -> bool:
+async def _may_arrive(store: Cells, cell: CellStore, slot: int) -> bool:
     """Has the origin given the slot to this cell, and is its mover gone?"""
     cells = schema_of(cell.schema)
     row = await cell.ask(lambda db: db.fetchrow(f'SELECT epoch, origin FROM "{cells}".arrivals WHERE slot = $1', slot))  # noqa: S608
-    origin = store.cells.get(row["origin"]) if row is not None else None
-    if origin is None or not origin._open:
+    origin = store.made.get(row["origin"]) if row is not None else None
+    if origin is None or not origin.is_open:
         return False
     held = await origin.holding(slot)
     if held is None or (held.state, held.epoch, held.other) != ("gone", row["epoch"], cell.cell):

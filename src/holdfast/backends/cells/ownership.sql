@@ -80,3 +80,27 @@ CREATE TRIGGER cell_fence BEFORE INSERT ON ":store".runs FOR EACH ROW EXECUTE FU
 
 -- Slots that are gone and of which rows are still here: they are deleted when there is time.
 CREATE TABLE ":cells".leftovers (slot INT NOT NULL PRIMARY KEY);
+
+-- Announcements that were published here, until every other cell has them; and those that came from another, which go no further.
+CREATE TABLE ":cells".outbox (
+  id    TEXT   NOT NULL PRIMARY KEY,
+  name  TEXT   NOT NULL,
+  value TEXT,
+  run   TEXT,
+  sent  TEXT[] NOT NULL DEFAULT '{}',         -- the cells that have it
+  at    BIGINT NOT NULL
+);
+CREATE TABLE ":cells".inbound (
+  id TEXT   NOT NULL PRIMARY KEY,
+  at BIGINT NOT NULL
+);
+CREATE INDEX inbound_at ON ":cells".inbound (at);
+CREATE FUNCTION ":cells".send_on() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT EXISTS (SELECT 1 FROM ":cells".inbound WHERE id = NEW.id) THEN
+    INSERT INTO ":cells".outbox (id, name, value, run, at) VALUES (NEW.id, NEW.name, NEW.value, NEW.run, NEW.published_at)
+    ON CONFLICT DO NOTHING;
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER cell_announces AFTER INSERT ON ":store".announcements FOR EACH ROW EXECUTE FUNCTION ":cells".send_on();

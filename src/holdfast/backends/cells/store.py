@@ -19,16 +19,19 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn, TypeVar
 
-from holdfast.backends.cells import merging, moves, ownership
+from holdfast.backends.cells import answers, courier, moves, ownership
 from holdfast.backends.cells.cell import NO_TRANSACTION, CellStore
-from holdfast.backends.cells.ownership import FENCED, Cell, Holding
+from holdfast.backends.cells.cells import PATIENCE_S, Cells
+from holdfast.backends.cells.ownership import FENCED, Holding
+from holdfast.backends.cells.places import Positions, place_at
 from holdfast.backends.cells.plan import Plan, read_plan
-from holdfast.backends.cells.slots import SLOTS, check_place, key_slot, placed, slot_of
+from holdfast.backends.cells.slots import check_place, key_slot, placed, slot_of
 from holdfast.backends.cells.worker import CellsWorker
 from holdfast.errors import BadArguments, HoldfastError, StoreUnavailable, UnknownApproval, UnknownRun, Unsupported
 from holdfast.runtime import AgentSpec
-from holdfast.store.announcements import Announced, NewAnnouncement
+from holdfast.store.announcements import NEWS, Announced, NewAnnouncement
 from holdfast.store.audit import Refusal
+from holdfast.store.changes import Changes
 from holdfast.store.contract import Ailment, write_limit
 from holdfast.store.conversations import ConversationRow
 from holdfast.store.forks import NewFork
@@ -52,7 +55,6 @@ from holdfast.worker.settings import Settings
 T = TypeVar("T")
 _log = logger("holdfast.store")
 LOOK_EVERY_S: Final = 0.5  # at who owns which slot, and which cells can be reached
-_PATIENCE_S: Final = 2.0  # that a list waits for a cell
 _MOVING_S: Final = 60.0  # that a caller without a deadline waits for a slot that is being copied
 _LOOK_S: Final = 0.02
 
@@ -77,22 +79,14 @@ class CellsStore(Store):
     """All cells of a plan, as a `Store`."""
 
     def __init__(self, plan: Plan, *, clock: Clock | None = None, faults: Faults | None = None, name: str = "") -> None:
-        super().__init__(clock if clock is not None else _Clock(lambda: self.up), name)
-        self.plan, self.url = plan, plan.shown
-        self._given_clock, self._faults = clock, faults
-        self._made = {each: self._make(each) for each in plan.urls}
-        self.said: dict[str, Cell] = {}  # what each database says of itself, once it was reached
-        self.owners = {slot: plan.owner(slot) for slot in range(SLOTS)}
-        self._epochs: dict[int, int] = {}
-        self._down: dict[str, str] = {}  # cells that cannot be reached, and why
+        super().__init__(clock if clock is not None else _Clock(lambda: self.cells.up), name)
+        self.cells, self.url = Cells(plan, self.worker_id, clock=clock, faults=faults), plan.shown
+        self.inputs = next(iter(self.cells.made.values())).inputs
+        self.cells.heard = self._heard
         self._worker: CellsWorker | None = None
+        self._positions = Positions()
+        self._announced = {each: asyncio.Event() for each in plan.urls}
         self._watches: list[asyncio.Task[None]] = []
-        self.inputs = next(iter(self._made.values())).inputs
-
-    def _make(self, name: str) -> CellStore:
-        cell = CellStore(name, self.plan.urls[name], self.worker_id, clock=self._given_clock, faults=self._faults)
-        cell.rate_store, cell.owns = self.rate_store, functools.partial(self.owns, name)
-        return cell
 
     @classmethod
     def from_url(cls, url: str, *, clock: Clock | None = None, faults: Faults | None = None, name: str = "") -> CellsStore:
@@ -103,193 +97,77 @@ class CellsStore(Store):
 
     async def open(self) -> None:
         self._begin()
-        self._open = True
+        self.cells.refuses, self.cells.read_limit_s, self._open = self.refuses, self.read_limit_s, True
         try:
-            await asyncio.gather(*(self._open_cell(name) for name in self._made))
-            if not self.up:
-                raise StoreUnavailable(f"no cell of {self.url!r} can be reached: {self._why(self._made)}")
-            await self._join()
-            await self.look()
+            await self.cells.open()
         except BaseException:
             await self.close()
             raise
-        for name, why in self._down.items():
-            _log.warning("cell %r of %s is down, and so are its runs; all others go on: %s", name, self.url, why)
-        self._watches = [self._loop.create_task(self._keep_watch(name), context=self.context) for name in self._made]
+        self._watches = [self._loop.create_task(self._keep_watch(name), context=self.context) for name in self.cells.made]
 
-    async def _open_cell(self, name: str) -> bool:
-        cell = self._made[name]
-        if cell._open:
-            return True
-        cell.refuses, cell.read_limit_s = self.refuses, self.read_limit_s
-        try:
-            await cell.open()
-        except StoreUnavailable as error:
-            if error.lasting:  # it answers, and is not what we need
-                raise
-            self._down[name] = str(error)
-            self._made[name] = self._make(name)
-            return False
-        self._down.pop(name, None)
-        cell.on_change(self._tell)
-        cell.code_version, cell.queues = self.code_version, self.queues
-        return True
+    async def _keep_watch(self, name: str) -> None:
+        """Look at one cell again and again; one that does not answer holds up no other."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await self._announced[name].wait()
+            self._announced[name].clear()
+            try:
+                if await self.cells.look_at(name) and self._worker is not None:
+                    await self._worker.look()
+                    await moves.mend(self.cells, [name])
+                    await courier.carry(self.cells, self.cells.made[name])
+            except HoldfastError as problem:
+                _log.warning("cell %r of %s could not be looked at; trying again: %s", name, self.url, problem)
+            except Exception:
+                _log.exception("cell %r of %s could not be looked at; trying again", name, self.url)
 
-    async def _join(self) -> None:
-        """Let every database that was reached say what it is; found the set if none is a cell yet."""
-        said: dict[str, Cell | None] = {}
-        for cell in self.up:
-            said[cell.cell] = await cell.ask(lambda db, cell=cell: ownership.told(db, cell.schema))
-        ownership.check_names(self.plan, said)
-        if None in said.values():
-            if self._down:
-                raise StoreUnavailable(
-                    f"{self.url!r} is new, and its cells can only be founded together: {self._why(self._down)}"
-                )
-            numbers = {name: number for number, name in enumerate(self.plan.urls, 1)}
-            for cell in self.up:
-                found = functools.partial(
-                    ownership.found, store=cell.schema, name=cell.cell, number=numbers[cell.cell], of=self.plan.digest,
-                    slots=self.plan.slots[cell.cell], now=cell.clock.now(),
-                )  # fmt: skip
-                said[cell.cell] = await cell.ask(found)
-            ownership.check_names(self.plan, said)
-        if not self._down and not all(cell is not None and cell.complete for cell in said.values()):
-            for cell in self.up:
-                await cell.ask(lambda db, cell=cell: ownership.complete(db, cell.schema))
-        self.said |= {name: cell for name, cell in said.items() if cell is not None}
+    def _heard(self, name: str, changes: Changes) -> None:
+        if NEWS in changes:
+            self._announced[name].set()
+        self._tell(changes)
 
     async def close(self) -> None:
         for watch in self._watches:
             watch.cancel()
         await asyncio.gather(*self._watches, return_exceptions=True)
         self._open = False
-        await asyncio.gather(*(cell.close() for cell in self._made.values()))
+        await self.cells.close()
 
     def abandon(self) -> None:
         self._open = False
         for watch in self._watches:
             watch.cancel()
-        for cell in self._made.values():
-            cell.abandon()
+        self.cells.abandon()
 
     def observe(self, commit: Callable[[int, float], None]) -> None:
-        for cell in self._made.values():
+        self.cells.observe = commit
+        for cell in self.cells.made.values():
             cell.observe(commit)
 
     def ailment(self) -> Ailment | None:
-        """One cell that can be written is enough: the others stop their shares alone."""
-        found = [Ailment(f"cell {name!r}: {why}", lasting=False) for name, why in self._down.items()]
-        found += [each for each in (cell.ailment() for cell in self.up) if each is not None]
-        return None if len(found) < len(self._made) else found[0]
+        """Tell of one when no cell can be written: a cell alone stops its share alone."""
+        found = [Ailment(f"cell {name!r}: {why}", lasting=False) for name, why in self.cells.down.items()]
+        found += [each for each in (cell.ailment() for cell in self.cells.up) if each is not None]
+        return None if len(found) < len(self.cells.made) else found[0]
 
     def worker(
         self, specs: Iterable[AgentSpec], settings: Settings, triggers: Iterable[Any], apply: Any, *, listens: bool
     ) -> CellsWorker:
         """Make what carries runs of all cells in this process."""
-        self._worker = CellsWorker(self, specs, settings, triggers, apply, listens=listens)
+        self._worker = CellsWorker(self, self.cells, specs, settings, triggers, apply, listens=listens)
         return self._worker
-
-    # Cells
-
-    @property
-    def cells(self) -> Mapping[str, CellStore]:
-        """All of them, by name."""
-        return self._made
-
-    @property
-    def up(self) -> list[CellStore]:
-        """Those that were opened, and answered when they were last asked."""
-        return [cell for name, cell in self._made.items() if cell._open and name not in self._down]
-
-    @property
-    def down(self) -> Mapping[str, str]:
-        """Those that cannot be reached, and why."""
-        return self._down
-
-    def _why(self, names: Iterable[str]) -> str:
-        return "; ".join(f"cell {name!r}: {self._down[name]}" for name in names if name in self._down)
-
-    def of_slot(self, slot: int) -> CellStore:
-        """The cell that has a slot; `StoreUnavailable` if it was never reached."""
-        cell = self._made.get(self.owners[slot])
-        if cell is None:
-            raise StoreUnavailable(f"slot {slot} is in cell {self.owners[slot]!r}, which is not in {self.url!r}: read a newer file")
-        if not cell._open:
-            raise StoreUnavailable(f"slot {slot} is in a cell that is down: {self._why([cell.cell])}")
-        return cell
-
-    @property
-    def home(self) -> CellStore:
-        """The cell that keeps what belongs to no run."""
-        cell = self._made[self.plan.home]
-        if not cell._open:
-            raise StoreUnavailable(f"tokens and sessions are in a cell that is down: {self._why([cell.cell])}")
-        return cell
-
-    def owns(self, cell: str, name: str) -> bool:
-        """Does what has this name belong to a cell?"""
-        return self.owners[slot_of(name)] == cell
 
     def placed(self, id: str, lane: Lane) -> str:
         return placed(id, lane)
 
     def later(self, position: int, other: int) -> int:
-        return merging.later(position, other)
+        return self._positions.later(position, other)
 
-    # Who owns what, and who can be reached
+    def before(self, position: int, end: int) -> bool:
+        return self._positions.before(position - 1, end - 1)
 
-    async def _keep_watch(self, name: str) -> None:
-        """Look at one cell again and again; one that does not answer holds up no other."""
-        while True:
-            await asyncio.sleep(LOOK_EVERY_S)
-            try:
-                told = await self._look_at(name)
-                if told is None:
-                    continue
-                self._learn({name: told})
-                if self._worker is not None:
-                    await self._worker.look()
-                    await moves.mend(self, [name])
-            except HoldfastError as problem:
-                _log.warning("cell %r of %s could not be looked at; trying again: %s", name, self.url, problem)
-            except Exception:
-                _log.exception("cell %r of %s could not be looked at; trying again", name, self.url)
-
-    async def look(self) -> None:
-        """Learn now who owns what, and who can be reached."""
-        found = dict(zip(self._made, await asyncio.gather(*map(self._look_at, list(self._made))), strict=True))
-        self._learn({name: told for name, told in found.items() if told is not None})
-
-    async def _look_at(self, name: str) -> list[Holding] | None:
-        """Read what a cell says of its slots; None if it does not answer."""
-        cell = self._made[name]
-        try:
-            if not cell._open:
-                if not await self._open_cell(name):
-                    return None
-                cell = self._made[name]
-                if self.said:  # the set is known: is this one of it?
-                    await self._join()
-            told = await cell.ask(lambda db: ownership.holdings(db, cell.schema), _PATIENCE_S)
-        except StoreUnavailable as error:
-            if name not in self._down and self._watches:
-                _log.warning("cell %r of %s is down, and so are its runs; all others go on: %s", name, self.url, error)
-            self._down[name] = str(error)
-            return None
-        if self._down.pop(name, None) is not None:
-            _log.warning("cell %r of %s is there again", name, self.url)
-        cell.leaving = frozenset(held.slot for held in told if held.state == "leaving")
-        return told
-
-    def _learn(self, told: Mapping[str, Iterable[Holding]]) -> None:
-        """Believe the databases: who has a slot, or else where the last one that had it gave it."""
-        for name, holdings in told.items():
-            for held in holdings:
-                here = held.state != "gone"
-                if held.epoch + here > self._epochs.get(held.slot, 0):
-                    self._epochs[held.slot] = held.epoch + here
-                    self.owners[held.slot] = name if here else held.other or self.owners[held.slot]
+    # Asking cells
 
     async def _routed(self, slot: int, call: Callable[[CellStore], Awaitable[T]], *, fenced: bool = False) -> T:
         """Ask the cell of a slot, and ask again where the slot went if it was not there any more.
@@ -298,7 +176,7 @@ class CellsStore(Store):
         """
         until = time.monotonic() + (write_limit.get() or self.read_limit_s() or _MOVING_S)
         while True:
-            cell = self.of_slot(slot)
+            cell = self.cells.of_slot(slot)
             refused: BaseException | None = None
             try:
                 answer = await call(cell)
@@ -323,59 +201,59 @@ class CellsStore(Store):
         """Wait until a slot that is not in a cell any more is somewhere."""
         if held is None or held.state == "gone":
             if held is not None:
-                self._learn({cell.cell: [held]})
-            there = self._made.get(self.owners[slot])
-            if there is not None and there is not cell and there._open:
+                self.cells.learn(cell.cell, [held])
+            there = self.cells.made.get(self.cells.owners[slot])
+            if there is not None and there is not cell and there.is_open:
                 new = await there.holding(slot)
                 if new is not None and new.state != "gone":
-                    self._learn({there.cell: [new]})
+                    self.cells.learn(there.cell, [new])
                     return
             if held is None:
-                await self.look()
+                await self.cells.look()
         if time.monotonic() > until:
             raise StoreUnavailable(f"slot {slot} is being moved from cell {cell.cell!r} to another; try again")
         await asyncio.sleep(_LOOK_S)
 
     async def _every(self, call: Callable[[CellStore], Awaitable[T]]) -> list[tuple[CellStore, T]]:
         """Ask all cells that can be reached. One that does not answer soon is left out."""
-        cells = self.up
-        answers = await asyncio.gather(*(self._within(cell, call(cell)) for cell in cells), return_exceptions=True)
+        cells = self.cells.up
+        told = await asyncio.gather(*(self._within(cell, call(cell)) for cell in cells), return_exceptions=True)
         found = []
-        for cell, answer in zip(cells, answers, strict=True):
+        for cell, answer in zip(cells, told, strict=True):
             if isinstance(answer, StoreUnavailable):
-                self._down.setdefault(cell.cell, str(answer))
+                self.cells.lost(cell.cell, str(answer))
             elif isinstance(answer, BaseException):
                 raise answer
             else:
                 found.append((cell, answer))
         if not found:
-            raise StoreUnavailable(f"no cell of {self.url!r} can be reached: {self._why(self._made)}")
+            raise StoreUnavailable(f"no cell of {self.url!r} can be reached: {self.cells.why()}")
         return found
 
     async def _within(self, cell: CellStore, call: Awaitable[T]) -> T:
         try:
-            async with asyncio.timeout(_PATIENCE_S if len(self._made) > 1 else None):
+            async with asyncio.timeout(PATIENCE_S if len(self.cells.made) > 1 else None):
                 return await call
         except TimeoutError:
-            raise StoreUnavailable(f"cell {cell.cell!r} did not answer within {_PATIENCE_S:g} s") from None
+            raise StoreUnavailable(f"cell {cell.cell!r} did not answer within {PATIENCE_S:g} s") from None
 
     async def _all(self, what: str, call: Callable[[CellStore], Awaitable[T]]) -> list[T]:
         """Have all cells do it; `StoreUnavailable` if one cannot, because it must be the same in all. To do it again is safe."""
-        if self._down:
-            raise StoreUnavailable(f"{what} is kept in every cell, and one is down: {self._why(self._down)}. Try again when it is back")
-        return [await call(cell) for cell in self._made.values()]
+        if self.cells.down:
+            raise StoreUnavailable(f"{what} is kept in every cell, and one is down: {self.cells.why()}. Try again when it is back")
+        return [await call(cell) for cell in self.cells.made.values()]
 
     async def _find(self, call: Callable[[CellStore], Awaitable[T]], found: Callable[[T], bool], missing: HoldfastError) -> tuple[CellStore, T]:
         """Ask all cells for what one of them has."""
         for cell, answer in await self._every(call):
             if found(answer):
                 return cell, answer
-        if self._down:
-            raise StoreUnavailable(f"it may be in a cell that is down: {self._why(self._down)}")
+        if self.cells.down:
+            raise StoreUnavailable(f"it may be in a cell that is down: {self.cells.why()}")
         raise missing
 
     def _here(self, cell: CellStore, root: str) -> bool:
-        return self.owners[slot_of(root)] == cell.cell
+        return self.cells.owners[slot_of(root)] == cell.cell
 
     # Runs
 
@@ -414,17 +292,17 @@ class CellsStore(Store):
         backwards = order == "oldest" and (statuses is None or "completed" in statuses)
         pages = await self._every(lambda cell: cell.runs(limit=limit, order=order, after=after, at=at, **which))
         rows = [[row for row in page if self._here(cell, row.root_id)] for cell, page in pages]
-        return merging.in_order(rows, order, limit, by_id_backwards=backwards)
+        return answers.in_order(rows, order, limit, by_id_backwards=backwards)
 
     async def run_counts(self, *, parent: str | None = None, **which: Any) -> Any:
         if parent is not None:
             return await self._routed(slot_of(parent), lambda cell: cell.run_counts(parent=parent, **which))
-        return merging.counted([found for _, found in await self._every(lambda cell: cell.run_counts(**which))])
+        return answers.counted([found for _, found in await self._every(lambda cell: cell.run_counts(**which))])
 
     async def halted(self, late_ms: int, limit: int, after: RunRow | None = None) -> list[RunRow]:
         pages = await self._every(lambda cell: cell.halted(late_ms, limit, after))
         key = lambda row: (row.updated_at if row.due_at is None else row.due_at, row.id)  # noqa: E731
-        return sorted(merging.concatenated(page for _, page in pages), key=key)[:limit]
+        return sorted(answers.concatenated(page for _, page in pages), key=key)[:limit]
 
     async def fork(self, new: NewFork) -> tuple[RunRow, bool]:
         if slot_of(new.id) != slot_of(new.run):
@@ -447,7 +325,7 @@ class CellsStore(Store):
             return None
 
         missing = UnknownApproval(f"there is no question {approval!r}")
-        cell, row = await self._find(look, lambda row: row is not None and self.owners[slot_of(row.root_id)] != "", missing)
+        cell, row = await self._find(look, lambda row: row is not None and self.cells.owners[slot_of(row.root_id)] != "", missing)
         assert row is not None
         return cell, row
 
@@ -506,14 +384,17 @@ class CellsStore(Store):
         return await self._fed(after, limit, lambda cell, place: cell.feed_lines(place, chosen, run, limit, only))
 
     async def _fed(self, after: int, limit: int, read: Callable[[CellStore, int], Awaitable[Sequence[Any]]]) -> list[Any]:
-        places = merging.parts(after)
-        pages = await self._every(lambda cell: read(cell, places.get(self.said[cell.cell].number, 0)))
-        return merging.feed({self.said[cell.cell].number: page for cell, page in pages}, after, limit)
+        places = self._positions.known(after)
+        if places is None:
+            looked = await self._every(lambda cell: cell.ask(lambda db: place_at(db, after)))
+            places = {cell.cell: place for cell, place in looked}
+        pages = await self._every(lambda cell: read(cell, places.get(cell.cell, 0)))
+        return answers.feed({cell.cell: page for cell, page in pages}, places, self._positions, limit)
 
     async def feed_reach(self) -> tuple[int, int]:
         found = await self._every(lambda cell: cell.feed_reach())
-        sure, end = ({self.said[cell.cell].number: reach[nth] - 1 for cell, reach in found} for nth in (0, 1))
-        return merging.position_of(sure) + 1, merging.position_of(end) + 1
+        sure, end = (self._positions.of({cell.cell: reach[nth] - 1 for cell, reach in found}) for nth in (0, 1))
+        return sure + 1, end + 1
 
     # The audit: a row of a cell is told apart from those of others by the cell's number
 
@@ -525,18 +406,18 @@ class CellsStore(Store):
         last = None if before is None else await self._deed(before)
 
         async def read(cell: CellStore) -> list[dict[str, Any]]:
-            at = ALL if last is None else await cell.ask(lambda db: _deed_before(db, cell.schema, last, before, self.said[cell.cell].number))
+            at = ALL if last is None else await cell.ask(lambda db: _deed_before(db, cell.schema, last, before, self.cells.said[cell.cell].number))
             rows = await cell.audit(run, limit, by=by, actions=chosen, before=at, only=only)
-            return [{**row, "id": row["id"] * _CELLS + self.said[cell.cell].number} for row in rows]
+            return [{**row, "id": row["id"] * _CELLS + self.cells.said[cell.cell].number} for row in rows]
 
         if run is not None:
             return await self._routed(slot_of(run), read)
         pages = await self._every(read)
-        return sorted(merging.concatenated(page for _, page in pages), key=lambda row: (row["at"], row["id"]), reverse=True)[:limit]
+        return sorted(answers.concatenated(page for _, page in pages), key=lambda row: (row["at"], row["id"]), reverse=True)[:limit]
 
     async def _deed(self, id: int) -> int:
         """When a deed was done, by its id here."""
-        cell = next((cell for cell in self.up if self.said[cell.cell].number == id % _CELLS), None)
+        cell = next((cell for cell in self.cells.up if self.cells.said[cell.cell].number == id % _CELLS), None)
         at = None if cell is None else await cell.ask(lambda db: db.fetchval("SELECT at FROM audit WHERE id = $1", id // _CELLS))
         if at is None:
             raise BadArguments(f"before={id}: there is no such deed, or its cell is down; begin again")
@@ -544,7 +425,7 @@ class CellsStore(Store):
 
     async def note_refusals(self, tries: Sequence[Refusal]) -> None:
         for each in tries:
-            cell = self.home if not each[0] else self.of_slot(slot_of(each[0]))
+            cell = self.cells.home if not each[0] else self.cells.of_slot(slot_of(each[0]))
             await cell.note_refusals([each])
 
     async def erase_audit(
@@ -565,12 +446,6 @@ class CellsStore(Store):
         assert content is not None
         return content
 
-    # Rates, conversations
-
-    def rate_store(self, key: str) -> CellStore:
-        """The cell in which a rate is kept."""
-        return self.of_slot(key_slot(key))
-
     # Triggers: what comes for one is in the cell of its name, and does what it does in others before it is done there
 
     async def apply(self, acts: Sequence[Act], taken: DeliveryRow | None = None, *, counted: str = "") -> list[dict[str, Any]]:
@@ -583,7 +458,7 @@ class CellsStore(Store):
         places = [self._slot_of_act(act, own) for act in acts]
         done: list[dict[str, Any] | None] = [None] * len(acts)
         last = own if own is not None else (places[0] if places else 0)
-        for slot in [*sorted({place for place in places if self.owners[place] != self.owners[last]}), last]:
+        for slot in [*sorted({place for place in places if self.cells.owners[place] != self.cells.owners[last]}), last]:
             here = [nth for nth, place in enumerate(places) if done[nth] is None and (place == slot or slot == last)]
             ending = slot == last
             some = [acts[nth] for nth in here]
@@ -607,7 +482,7 @@ class CellsStore(Store):
 
     async def triggers(self) -> list[tuple[TriggerRow, int]]:
         pages = await self._every(lambda cell: cell.triggers())
-        return sorted(merging.concatenated(page for _, page in pages), key=lambda each: each[0].name)
+        return sorted(answers.concatenated(page for _, page in pages), key=lambda each: each[0].name)
 
     async def receive(self, new: NewDelivery) -> bool:
         return await self._routed(slot_of(new.trigger), lambda cell: cell.receive(new))
@@ -619,7 +494,7 @@ class CellsStore(Store):
 
     async def schedules(self, *, after: str = "", limit: int = 100) -> list[ScheduleRow]:
         pages = await self._every(lambda cell: cell.schedules(after=after, limit=limit))
-        return sorted(merging.concatenated(page for _, page in pages), key=lambda row: row.name)[:limit]
+        return sorted(answers.concatenated(page for _, page in pages), key=lambda row: row.name)[:limit]
 
     async def conversations(
         self, *, conversation: str | None = None, after: str = "", limit: int = 100
@@ -627,12 +502,12 @@ class CellsStore(Store):
         if conversation is not None:
             return await self._routed(slot_of(conversation), lambda cell: cell.conversations(conversation=conversation))
         pages = await self._every(lambda cell: cell.conversations(after=after, limit=limit))
-        return sorted(merging.concatenated(page for _, page in pages), key=lambda row: row.id)[:limit]
+        return sorted(answers.concatenated(page for _, page in pages), key=lambda row: row.id)[:limit]
 
-    # Announcements: in every cell, under one id
+    # Announcements: published in one cell, and carried to the others under the same id
 
     async def announce(self, new: NewAnnouncement, *, by: str, via: str) -> Announced:
-        return (await self._all("an announcement", lambda cell: cell.announce(new, by=by, via=via)))[0]
+        return await self._routed(slot_of(new.id), lambda cell: cell.announce(new, by=by, via=via))
 
     # Notifications: each cell tells of its own events
 
@@ -666,7 +541,7 @@ class CellsStore(Store):
 
     async def activate(self, *, by: str, via: str) -> int:
         total = 0
-        for cell in self.up:
+        for cell in self.cells.up:
             if await cell.held():
                 total += await cell.activate(by=by, via=via)
         return total
@@ -678,11 +553,11 @@ class CellsStore(Store):
         found = {cell.cell: facts for cell, facts in await self._every(lambda cell: cell.facts())}
         first = next(iter(found.values()))
         wrong = [f"cell {name}: {facts['integrity']}" for name, facts in found.items() if facts["integrity"] != "ok"]
-        wrong += [f"cell {name} is down: {why}" for name, why in self._down.items()]
+        wrong += [f"cell {name} is down: {why}" for name, why in self.cells.down.items()]
         sums = ("events", "signals", "blobs", "open_approvals", "workers", "bytes")
         return first | {name: sum(facts[name] or 0 for facts in found.values()) for name in sums} | {
-            "runs": merging.summed(facts["runs"] for facts in found.values()),
-            "code_versions": merging.summed(facts["code_versions"] for facts in found.values()),
+            "runs": answers.summed(facts["runs"] for facts in found.values()),
+            "code_versions": answers.summed(facts["code_versions"] for facts in found.values()),
             "integrity": "; ".join(wrong) or "ok", "database": f"cells {', '.join(found)}", "url": self.url,
             "cells": {name: {"bytes": facts["bytes"], "runs": facts["runs"], "url": facts["url"]} for name, facts in found.items()},
         }  # fmt: skip
@@ -713,14 +588,14 @@ class CellsStore(Store):
         """Each cell has the lock of its worker."""
 
     async def _living(self) -> list[Any]:
-        return merging.concatenated([living for _, living in await self._every(lambda cell: cell._living())])
+        return answers.concatenated([living for _, living in await self._every(lambda cell: cell._living())])
 
     async def _copy_out(self, part: Any) -> NoReturn:
         raise Unsupported(self._each())
 
     def _each(self) -> str:
-        urls = ", ".join(cell.url for cell in self._made.values())
-        return f"{self.url!r} is {len(self._made)} databases. Do this with each by its own URL: {urls}"
+        urls = ", ".join(cell.url for cell in self.cells.made.values())
+        return f"{self.url!r} is {len(self.cells.made)} databases. Do this with each by its own URL: {urls}"
 
     def _submit(self, do: Any, **_: Any) -> NoReturn:
         raise self._of_one_cell("what is to be written")
@@ -755,11 +630,11 @@ def _of_runs(name: str, merge: Callable[[Sequence[Any]], Any]) -> Any:
     async def method(self: CellsStore, runs: Iterable[str]) -> Any:
         slots: dict[str, dict[int, list[str]]] = {}
         for run in runs:
-            slots.setdefault(self.owners[slot_of(run)], {}).setdefault(slot_of(run), []).append(run)
+            slots.setdefault(self.cells.owners[slot_of(run)], {}).setdefault(slot_of(run), []).append(run)
         found = []
         for name_of, by_slot in slots.items():
-            cell = self._made.get(name_of)
-            if cell is None or not cell._open or name_of in self._down:
+            cell = self.cells.made.get(name_of)
+            if cell is None or not cell.is_open or name_of in self.cells.down:
                 continue  # they are of a list, which leaves them out
             with contextlib.suppress(StoreUnavailable):
                 found.append(await self._within(cell, getattr(cell, name)([run for some in by_slot.values() for run in some])))
@@ -777,7 +652,7 @@ def _of_name(name: str, slot: Callable[[Any], int] = slot_of) -> Any:
 
 def _at_home(name: str) -> Any:
     async def method(self: CellsStore, *args: Any, **named: Any) -> Any:
-        return await getattr(self.home, name)(*args, **named)
+        return await getattr(self.cells.home, name)(*args, **named)
 
     return method
 
@@ -804,7 +679,7 @@ def _in_a_worker(name: str) -> Any:
     return method
 
 
-_BY_AT: Final = merging.ordered(lambda row: row.at, backwards=True)
+_BY_AT: Final = answers.ordered(lambda row: row.at, backwards=True)
 OF_RUN: Final = (
     "journal outline lines lines_at outline_of begun_before worker_at events_at inputs_between last_of_kind last_request send inbox"
     " last_messages count_messages whole_inbox voted spent_by purses conversations_held pieces streams stream_sizes former former_result"
@@ -812,8 +687,8 @@ OF_RUN: Final = (
     " pause cancel resume sees_run family_size open_below"
 ).split()
 OF_RUNS: Final[dict[str, Callable[[Sequence[Any]], Any]]] = {
-    **dict.fromkeys(("spent", "spent_with_steps", "progress", "present", "open_calls"), merging.united),
-    **dict.fromkeys(("these_runs", "forks"), merging.concatenated),
+    **dict.fromkeys(("spent", "spent_with_steps", "progress", "present", "open_calls"), answers.united),
+    **dict.fromkeys(("these_runs", "forks"), answers.concatenated),
     "parts_of": lambda found: set().union(*found),
 }
 OF_NAME: Final = (
@@ -826,15 +701,15 @@ AT_HOME: Final = (
     "begin_session session use_once end_sessions_of end_session add_token use_token revoke_tokens token tokens store_id"
 ).split()
 OF_ALL: Final[dict[str, Callable[[Sequence[Any]], Any]]] = {
-    "worker_ids": lambda found: list(dict.fromkeys(merging.concatenated(found))), "notifications": lambda found: found[0],
-    "agents": merging.published, "queues_taken": merging.queues, "count_workers": max, "fleet_workers": lambda found: list(
+    "worker_ids": lambda found: list(dict.fromkeys(answers.concatenated(found))), "notifications": lambda found: found[0],
+    "agents": answers.published, "queues_taken": answers.queues, "count_workers": max, "fleet_workers": lambda found: list(
         {row.id: row for page in found for row in page}.values()),
-    "lost_workers": _BY_AT, "minutes": merging.minutes, "unserved": merging.unserved, "busy_rates": merging.rates,
-    "count_runs": merging.nested, "census": merging.census, "question_ages": merging.ages,
-    "recent_runs": merging.concatenated, "runs_beginning": merging.ordered(lambda row: row[0]),
-    "stuck": merging.ordered(lambda row: (row.updated_at if row.due_at is None else row.due_at, row.id)),
-    "would_prune": merging.concatenated, "taken": merging.summed, "absences": merging.united, "tally_deliveries": merging.concatenated,
-    "paused_rates": merging.ordered(lambda row: -row[1]), "parts": merging.united, "notification": lambda found: found[0],
+    "lost_workers": _BY_AT, "minutes": answers.minutes, "unserved": answers.unserved, "busy_rates": answers.rates,
+    "count_runs": answers.nested, "census": answers.census, "question_ages": answers.ages,
+    "recent_runs": answers.concatenated, "runs_beginning": answers.ordered(lambda row: row[0]),
+    "stuck": answers.ordered(lambda row: (row.updated_at if row.due_at is None else row.due_at, row.id)),
+    "would_prune": answers.concatenated, "taken": answers.summed, "absences": answers.united, "tally_deliveries": answers.concatenated,
+    "paused_rates": answers.ordered(lambda row: -row[1]), "parts": answers.united, "notification": lambda found: found[0],
 }  # fmt: skip
 REFUSED: Final = "backup restore move moved_content take_back confirm import_bundle imported".split()
 IN_A_WORKER: Final = (

@@ -13,14 +13,16 @@ import asyncio
 import dataclasses
 from collections import ChainMap
 from collections.abc import Iterable, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holdfast.backends.cells.cell import NO_TRANSACTION, CellStore
+from holdfast.backends.cells.cells import Cells
 from holdfast.backends.cells.slots import slot_of
 from holdfast.declare import Step
 from holdfast.engine.carried import Carried
 from holdfast.errors import StoreUnavailable, Unsupported
 from holdfast.runtime import AgentSpec
+from holdfast.store.contract import WorkerStore
 from holdfast.verbs.names import reached
 from holdfast.words.harmless import logger
 from holdfast.words.triggers import TriggerSpec
@@ -29,9 +31,6 @@ from holdfast.worker.measures import Measures
 from holdfast.worker.settings import Settings
 from holdfast.worker.triggers import Apply
 from holdfast.worker.worker import Worker
-
-if TYPE_CHECKING:
-    from holdfast.backends.cells.store import CellsStore
 
 _log = logger("holdfast")
 
@@ -42,10 +41,11 @@ class CellsWorker:
     probed = True
 
     def __init__(
-        self, store: CellsStore, specs: Iterable[AgentSpec], settings: Settings, triggers: Iterable[TriggerSpec],
+        self, store: WorkerStore, cells: Cells, specs: Iterable[AgentSpec], settings: Settings, triggers: Iterable[TriggerSpec],
         apply: Apply, *, listens: bool,
     ) -> None:  # fmt: skip
-        self.store, self.settings, self.measures, self.clock = store, settings, Measures(), store.clock
+        self.store, self._cells, self.clock = store, cells, store.clock
+        self.settings, self.measures = settings, Measures()
         self._specs, self._triggers, self._apply, self._listens = list(specs), list(triggers), apply, listens
         self._served = Served(self._specs, self._triggers)
         self._inner: dict[str, Worker] = {}
@@ -67,7 +67,7 @@ class CellsWorker:
     async def _look(self) -> None:
         if self.draining:
             return
-        for cell in self.store.up:
+        for cell in self._cells.up:
             if cell.cell not in self._inner:
                 await self._begin(cell)
             elif self._share(cell) != self._shares[cell.cell]:  # a trigger belongs to another cell now
@@ -76,7 +76,7 @@ class CellsWorker:
             self._give_back(cell)
 
     async def _begin(self, cell: CellStore) -> None:
-        room = -(-self.settings.concurrency // len(self.store.cells))
+        room = -(-self.settings.concurrency // len(self._cells.made))
         settings = dataclasses.replace(self.settings, concurrency=room)
         ours = [spec for spec in self._triggers if cell.owns(spec.name)]
         worker = Worker(cell, self._specs, settings, ours, self._apply, listens=self._listens, measures=self.measures)
@@ -106,7 +106,7 @@ class CellsWorker:
         await asyncio.gather(*(self._stop(name, worker, grace_s) for name, worker in self._inner.items()))
 
     async def _stop(self, name: str, worker: Worker, grace_s: float | None) -> None:
-        if name in self.store.down:
+        if name in self._cells.down:
             await worker.abandon()
         else:
             await worker.stop(grace_s)
@@ -126,9 +126,9 @@ class CellsWorker:
         self._specs = [spec for spec in self._specs if (spec.name, spec.version) not in names] + new
         self._triggers = [spec for spec in self._triggers if spec.name not in {each.name for each in more}] + more
         for name, worker in self._inner.items():
-            ours = [spec for spec in more if self.store.owns(name, spec.name)]
+            ours = [spec for spec in more if self._cells.owns(name, spec.name)]
             await worker.serve_instead(new, ours)
-            self._shares[name] = self._share(self.store.cells[name])
+            self._shares[name] = self._share(self._cells.made[name])
 
     # What a client and probes look at
 

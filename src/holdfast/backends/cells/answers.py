@@ -1,4 +1,4 @@
-"""Merging: how answers of several cells become one, in the order that one store would give."""
+"""Answers: how those of several cells become one, in the order that one store would give."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-from holdfast.backends.cells.plan import MOST
+from holdfast.backends.cells.places import Places, Positions
 from holdfast.store.approvals import QuestionAges
 from holdfast.store.fleet import MinuteRow, RateRow, UnservedRow
 from holdfast.store.runs import Census, Counts, Order
@@ -17,38 +17,20 @@ from holdfast.words.model import Event, Published, RunRow
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Event)
-_BITS: Final = 64  # of a position in one cell
-_ONE: Final = (1 << _BITS) - 1
 
 
-# Positions in the feed of all cells: one number, of which each cell has its own 64 bits. It only grows, as those do.
+# The feed
 
 
-def parts(position: int) -> dict[int, int]:
-    """The place in each cell, by the cell's number."""
-    return {number: (position >> (_BITS * (number - 1))) & _ONE for number in range(1, MOST + 1)} if position > 0 else {}
-
-
-def position_of(places: dict[int, int]) -> int:
-    """The number that stands for these places."""
-    return sum(place << (_BITS * (number - 1)) for number, place in places.items())
-
-
-def later(one: int, other: int) -> int:
-    """The later of two places in each cell."""
-    first, second = parts(one), parts(other)
-    return position_of({number: max(first.get(number, 0), second.get(number, 0)) for number in {*first, *second}})
-
-
-def feed(pages: dict[int, Sequence[E]], after: int, limit: int) -> list[E]:
+def feed(pages: dict[str, Sequence[E]], places: Places, positions: Positions, limit: int) -> list[E]:
     """Events of all cells by their time; those of one cell stay in their order. Each says where to go on behind it."""
-    places, found = parts(after), list[E]()
-    ordered = heapq.merge(*([(event.at, number, event) for event in page] for number, page in pages.items()), key=lambda at: at[:2])
-    for _, number, event in ordered:
+    reached, found = dict(places), list[E]()
+    ordered = heapq.merge(*([(event.at, name, event) for event in page] for name, page in pages.items()), key=lambda each: each[:2])
+    for _, name, event in ordered:
         if len(found) == limit:
             break
-        places[number] = event.position
-        found.append(replace(event, position=position_of(places)))
+        reached[name] = event.position
+        found.append(replace(event, position=positions.of(reached)))
     return found
 
 

@@ -1,0 +1,193 @@
+"""The cells of a plan: which can be reached, and who owns which slot, as the databases say.
+
+Look here when a process asks the wrong cell, or does not notice that one is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from holdfast.backends.cells import ownership
+from holdfast.backends.cells.cell import CellStore
+from holdfast.backends.cells.ownership import Cell, Holding
+from holdfast.backends.cells.plan import Plan
+from holdfast.backends.cells.slots import SLOTS, key_slot, slot_of
+from holdfast.errors import StoreUnavailable
+from holdfast.store.changes import Changes
+from holdfast.store.operations import Faults
+from holdfast.words.clock import Clock
+from holdfast.words.harmless import logger
+
+_log = logger("holdfast.store")
+PATIENCE_S: Final = 2.0  # that a list, or a look, waits for a cell
+
+
+class Cells:
+    """All cells of a plan, opened as far as they can be reached. `worker` is the id of this process in each."""
+
+    def __init__(self, plan: Plan, worker: str, *, clock: Clock | None = None, faults: Faults | None = None) -> None:
+        self.plan, self.worker = plan, worker
+        self._clock, self._faults = clock, faults
+        self.made = {name: self._make(name) for name in plan.urls}
+        self.said: dict[str, Cell] = {}  # what each database says of itself, once it was reached
+        self.owners = {slot: plan.owner(slot) for slot in range(SLOTS)}
+        self._epochs: dict[int, int] = {}
+        self.down: dict[str, str] = {}  # cells that cannot be reached, and why
+        self._opened = False
+        # How each is opened: why nothing may be written, how long a reader waits, and who hears of changes.
+        self.refuses: str | None = None
+        self.read_limit_s: Callable[[], float | None] = lambda: None
+        self.heard: Callable[[str, Changes], None] = lambda _name, _changes: None
+        self.observe: Callable[[int, float], None] | None = None
+
+    def _make(self, name: str) -> CellStore:
+        cell = CellStore(name, self.plan.urls[name], self.worker, clock=self._clock, faults=self._faults)
+        cell.rate_store, cell.owns = self.of_key, functools.partial(self.owns, name)
+        return cell
+
+    # Life
+
+    async def open(self) -> None:
+        """Open all that can be reached: one is enough, if the set was founded."""
+        await asyncio.gather(*map(self._open, list(self.made)))
+        if not self.up:
+            raise StoreUnavailable(f"no cell of {self.plan.shown!r} can be reached: {self.why()}")
+        await self._join()
+        await self.look()
+        self._opened = True
+        for name, why in self.down.items():
+            _log.warning("cell %r of %s is down, and so are its runs; all others go on: %s", name, self.plan.shown, why)
+
+    async def _open(self, name: str) -> bool:
+        cell = self.made[name]
+        cell.refuses, cell.read_limit_s = self.refuses, self.read_limit_s
+        try:
+            await cell.open()
+        except StoreUnavailable as error:
+            if error.lasting:  # it answers, and is not what we need
+                raise
+            self.down[name] = str(error)
+            self.made[name] = self._make(name)
+            return False
+        self.down.pop(name, None)
+        cell.on_change(functools.partial(self.heard, name))
+        if self.observe is not None:
+            cell.observe(self.observe)
+        return True
+
+    async def _join(self) -> None:
+        """Let every database that was reached say what it is; found the set if none is a cell yet."""
+        said: dict[str, Cell | None] = {}
+        for cell in self.up:
+            said[cell.cell] = await cell.ask(functools.partial(ownership.told, store=cell.schema))
+        ownership.check_names(self.plan, said)
+        if None in said.values():
+            said = await self._found()
+        if not self.down and self.refuses is None and not all(cell is not None and cell.complete for cell in said.values()):
+            for cell in self.up:
+                await cell.ask(functools.partial(ownership.complete, store=cell.schema))
+        self.said |= {name: told for name, told in said.items() if told is not None}
+
+    async def _found(self) -> dict[str, Cell | None]:
+        shown = self.plan.shown
+        if self.refuses is not None:
+            raise StoreUnavailable(f"{shown!r} has no cells yet, and a command that only looks founds none", lasting=True)
+        if self.down:
+            raise StoreUnavailable(f"{shown!r} is new, and its cells can only be founded together: {self.why()}")
+        said: dict[str, Cell | None] = {}
+        for number, (name, cell) in enumerate(self.made.items(), 1):
+            found = functools.partial(
+                ownership.found, store=cell.schema, name=name, number=number, of=self.plan.digest, slots=self.plan.slots[name],
+                now=cell.clock.now(),
+            )  # fmt: skip
+            said[name] = await cell.ask(found)
+        ownership.check_names(self.plan, said)
+        return said
+
+    async def close(self) -> None:
+        """Close all that were opened."""
+        await asyncio.gather(*(cell.close() for cell in self.made.values()))
+
+    def abandon(self) -> None:
+        """Drop all, as a killed process would."""
+        for cell in self.made.values():
+            cell.abandon()
+
+    # Which there are
+
+    @property
+    def up(self) -> list[CellStore]:
+        """Those that were opened, and answered when they were last asked."""
+        return [cell for name, cell in self.made.items() if cell.is_open and name not in self.down]
+
+    def why(self, names: Iterable[str] | None = None) -> str:
+        """Say why cells cannot be reached."""
+        return "; ".join(f"cell {name!r}: {why}" for name, why in self.down.items() if names is None or name in names)
+
+    def of_slot(self, slot: int) -> CellStore:
+        """Find the cell that has a slot; `StoreUnavailable` if it was never reached."""
+        cell = self.made.get(self.owners[slot])
+        if cell is None:
+            raise StoreUnavailable(f"slot {slot} is in cell {self.owners[slot]!r}, which is not in {self.plan.shown!r}: use the newer file")
+        if not cell.is_open:
+            raise StoreUnavailable(f"slot {slot} is in a cell that is down: {self.why([cell.cell])}")
+        return cell
+
+    def of_key(self, key: str) -> CellStore:
+        """Find the cell in which a rate is kept."""
+        return self.of_slot(key_slot(key))
+
+    @property
+    def home(self) -> CellStore:
+        """The cell that keeps what belongs to no run."""
+        cell = self.made[self.plan.home]
+        if not cell.is_open:
+            raise StoreUnavailable(f"tokens and sessions are in a cell that is down: {self.why([cell.cell])}")
+        return cell
+
+    def owns(self, cell: str, name: str) -> bool:
+        """Tell whether something with this name belongs to a cell."""
+        return self.owners[slot_of(name)] == cell
+
+    # Who owns what, and who can be reached
+
+    async def look(self) -> None:
+        """Learn now who owns what, and who can be reached."""
+        await asyncio.gather(*map(self.look_at, list(self.made)))
+
+    async def look_at(self, name: str) -> bool:
+        """Learn what one cell says of its slots; False if it does not answer."""
+        cell = self.made[name]
+        try:
+            if not cell.is_open:
+                if not await self._open(name):
+                    return False
+                cell = self.made[name]
+                await self._join()  # is it one of the set?
+            told = await cell.ask(functools.partial(ownership.holdings, store=cell.schema), PATIENCE_S)
+        except StoreUnavailable as error:
+            self.lost(name, str(error))
+            return False
+        if self.down.pop(name, None) is not None:
+            _log.warning("cell %r of %s is there again", name, self.plan.shown)
+        cell.leaving = frozenset(held.slot for held in told if held.state == "leaving")
+        self.learn(name, told)
+        return True
+
+    def lost(self, name: str, why: str) -> None:
+        """Note that a cell does not answer; the next look may find it again."""
+        if name not in self.down and self._opened:
+            _log.warning("cell %r of %s is down, and so are its runs; all others go on: %s", name, self.plan.shown, why)
+        self.down[name] = why
+
+    def learn(self, name: str, holdings: Iterable[Holding]) -> None:
+        """Believe a database: it has a slot, or gave it to another cell."""
+        for held in holdings:
+            here = held.state != "gone"
+            rank = 2 * held.epoch + here  # of one move, where it arrived tells more than where it left
+            if rank > self._epochs.get(held.slot, 0):
+                self._epochs[held.slot] = rank
+                self.owners[held.slot] = name if here else held.other or self.owners[held.slot]

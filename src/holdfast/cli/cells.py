@@ -1,0 +1,149 @@
+"""`holdfast cells`: lists the databases of a set, adds one, moves slots, and checks that each has one owner."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.options import db_option, json_option, seconds_of, subcommand
+from holdfast.cli.view.advice import command
+from holdfast.cli.view.console import answer, print_json, print_list, say, table
+from holdfast.cli.view.screen import Text
+from holdfast.client.client import DEFAULT_URL
+from holdfast.values.text import size
+from holdfast.words.urls import redacted
+
+if TYPE_CHECKING:
+    from holdfast.backends.cells.inventory import CellInfo
+    from holdfast.backends.cells.moves import Moved
+
+_ACTIONS = ("list", "add", "move", "check")
+_SAYS = {
+    "leaving": "its runs are given back",
+    "frozen": "it stands still",
+    "copied": "it is copied",
+    "decided": "it belongs to the other cell",
+    "arrived": "it goes on there",
+    "cleaned": "nothing of it is left behind",
+}
+
+
+@subcommand()
+@click.argument("action", type=click.Choice(_ACTIONS))
+@click.argument("what", metavar="[NAME|SLOTS]", required=False)
+@click.argument("url", metavar="[URL]", required=False)
+@click.option("--to", metavar="NAME", help="With move: the cell that the slots go to.")
+@click.option("--grace", "grace_s", metavar="TIME", default="30s", show_default=True, callback=seconds_of,
+              help="With move: how long running steps may go on; then they are interrupted.")  # fmt: skip
+@db_option
+@json_option
+def cells(
+    action: str, what: str | None, url: str | None, to: str | None, grace_s: float, db: str | None, as_json: bool
+) -> int:
+    """List the databases of cells:FILE, add one, move slots, or check them.
+
+    list shows each cell, its slots and whether it can be reached. add NAME URL adds an empty PostgreSQL database, that has no slot
+    yet; the first one begins the file and has all 1,024. move SLOTS --to NAME moves a slot, or several (7 or 512-1023), while runs go
+    on. check finishes what a mover that died has left, and says what is wrong: its exit code is 1 then.
+    """
+    store = db or _from_environment()
+    if not store.startswith("cells:"):
+        raise click.UsageError(f"{redacted(store)!r} names no cells: say which with --db cells:FILE, or in $HOLDFAST_URL")
+    if action == "add":
+        if what is None or url is None:
+            raise click.UsageError("say which: holdfast cells add NAME postgresql://USER@HOST/DATABASE")
+        return asyncio.run(_add(store, what, url))
+    if action == "move":
+        if what is None or to is None:
+            raise click.UsageError("say which, and where to: holdfast cells move SLOTS --to NAME")
+        return asyncio.run(_move(store, what, to, grace_s, as_json=as_json))
+    return asyncio.run(_list(store, as_json=as_json) if action == "list" else _check(store, as_json=as_json))
+
+
+def _from_environment() -> str:
+    return os.environ.get("HOLDFAST_URL") or DEFAULT_URL
+
+
+async def _list(url: str, *, as_json: bool) -> int:
+    from holdfast.backends.cells.inventory import cells_of, opened
+    from holdfast.backends.cells.slots import spelled
+
+    async with opened(url) as store:
+        found = await cells_of(store)
+    if as_json:
+        print_json([_document(cell) for cell in found])
+        return 0
+    made = table("CELL", "SLOTS", "RUNS", "GOING", "WORKERS", "SIZE", "STATE", "DATABASE")
+    for cell in found:
+        state = Text("down", "red") if cell.down else Text(f"{len(cell.leaving)} leave" if cell.leaving else "up", "green")
+        numbers = ["?"] * 4 if cell.down else [str(cell.runs), str(cell.unfinished), str(cell.workers), size(cell.bytes)]
+        slots = f"{spelled(cell.slots) or 'none'} ({len(cell.slots)})" if len(spelled(cell.slots)) < 40 else str(len(cell.slots))
+        made.add_row(cell.name, slots, *numbers, state, cell.url)
+    print_list(made, 0)
+    for cell in found:
+        if cell.down:
+            say(f"Cell {cell.name} is down, and its share of the runs with it: {cell.down}", "yellow")
+    return 0
+
+
+def _document(cell: CellInfo) -> dict[str, Any]:
+    return dataclasses.asdict(cell)
+
+
+async def _add(url: str, name: str, database: str) -> int:
+    from holdfast.backends.cells.inventory import add
+
+    plan = await add(url, name, database)
+    slots = len(plan.slots[name])
+    if slots:
+        answer(f"{plan.path} begins with cell {name}, which has all {slots:,} slots.")
+    else:
+        answer(f"Cell {name} is in {plan.path}, and has no slot yet. Give the new file to every process, then move some:",
+               "", command("cells", "move", "SLOTS", "--to", name, db=url))  # fmt: skip
+    return 0
+
+
+async def _move(url: str, what: str, to: str, grace_s: float, *, as_json: bool) -> int:
+    from holdfast.backends.cells.inventory import move
+    from holdfast.backends.cells.slots import parsed
+
+    slots, moved = parsed(what), list[dict[str, Any]]()
+    many = len(slots) > 1
+
+    def tell(slot: int, step: str) -> None:
+        if not as_json and not many:
+            say(f"Slot {slot} {step}: {_SAYS[step]}.", "dim")
+
+    def done(each: Moved) -> None:
+        moved.append(dataclasses.asdict(each))
+        if not as_json:
+            ended = f", {each.interrupted} of them in the middle of a step" if each.interrupted else ""
+            runs = f"{each.runs} run{'' if each.runs == 1 else 's'}"
+            answer(f"Slot {each.slot}: {runs} from {each.origin} to {each.destination}{ended}; away for {each.away_s:.2f} s.")
+
+    await move(url, slots, to, grace_s=grace_s, tell=tell, done=done)
+    if as_json:
+        print_json(moved)
+    return 0
+
+
+async def _check(url: str, *, as_json: bool) -> int:
+    from holdfast.backends.cells.inventory import check, opened
+
+    async with opened(url) as store:
+        done, wrong = await check(store)
+        many = len(store.made)
+    if as_json:
+        print_json({"done": done, "wrong": wrong})
+    else:
+        for each in done:
+            say(f"Mended: {each}.", "yellow")
+        for each in wrong:
+            answer(f"Wrong: {each}.", "red")
+        if not wrong:
+            answer(f"{many} cell{'' if many == 1 else 's'}, 1,024 slots: each has one owner, and nothing is under way.")
+    return 1 if wrong else 0
