@@ -13,8 +13,12 @@ from tests.chaos.server import Server
 
 def written(path: Path, urls: dict[str, str], slots: dict[str, str] | None = None) -> str:
     """Write a file of cells; returns the URL that names it."""
-    divided = slots or {name: f"{1024 * n // len(urls)}-{1024 * (n + 1) // len(urls) - 1}" for n, name in enumerate(urls)}
-    path.write_text("".join(f'[cells.{name}]\nurl = "{url}"\nslots = "{divided[name]}"\n' for name, url in urls.items()))
+    divided = slots or {
+        name: f"{1024 * n // len(urls)}-{1024 * (n + 1) // len(urls) - 1}" for n, name in enumerate(urls)
+    }
+    path.write_text(
+        "".join(f'[cells.{name}]\nurl = "{url}"\nslots = "{divided[name]}"\n' for name, url in urls.items())
+    )
     return f"cells:{path}"
 
 

@@ -23,7 +23,11 @@ class Fleet:
     """Workers in processes of their own."""
 
     def __init__(self, url, folder, many=1):
-        env = {**os.environ, "LEDGER": str(folder / "ledger"), "PYTHONPATH": os.pathsep.join([ROOT, os.environ.get("PYTHONPATH", "")])}
+        env = {
+            **os.environ,
+            "LEDGER": str(folder / "ledger"),
+            "PYTHONPATH": os.pathsep.join([ROOT, os.environ.get("PYTHONPATH", "")]),
+        }
         command = [sys.executable, "-m", "holdfast", "worker", work.__name__, "--db", url, "--lease", "5", "--quiet"]
         self._log = (folder / "worker.log").open("ab")
         self._processes = [subprocess.Popen(command, env=env, stdout=self._log, stderr=self._log) for _ in range(many)]
@@ -85,7 +89,9 @@ async def test_one_of_two_databases_is_killed_under_200_runs(own_cells_url, own_
             theirs = [name for name in names if cell_of(name) == "a"]
             for name in theirs:
                 assert await hf.get(name).result(timeout="300s") == work.expected(STEPS)
-            assert {info.status for info in await hf.runs(limit=500, root=True)} == {"completed"}  # those that can be listed
+            assert {info.status for info in await hf.runs(limit=500, root=True)} == {
+                "completed"
+            }  # those that can be listed
             with pytest.raises(holdfast.StoreUnavailable, match="cell 'b'"), hf.deadline("2s"):
                 await hf.get(next(name for name in names if cell_of(name) == "b")).info()
             alive = steps_in(tmp_path, cell_of, "a", dead, dead + 2), steps_in(tmp_path, cell_of, "a", before, dead)
@@ -106,7 +112,8 @@ async def test_one_of_two_databases_is_killed_under_200_runs(own_cells_url, own_
 
 
 @pytest.mark.slow
-async def test_a_process_begins_while_a_cell_is_down_and_carries_it_when_it_is_back(own_cells_url, own_servers, tmp_path, monkeypatch):  # noqa: F811
+async def test_a_process_begins_while_a_cell_is_down(own_cells_url, own_servers, tmp_path, monkeypatch):  # noqa: F811
+    """It carries the runs of that cell when it is back."""
     monkeypatch.setenv("LEDGER", str(tmp_path / "ledger"))
     async with holdfast.open(own_cells_url) as hf:
         cell_of = lambda run: hf.store.cells.owners[slot_of(run)]  # noqa: E731

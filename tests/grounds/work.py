@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 import holdfast
 
 
 def _note(what: str) -> None:
     step = holdfast.this_step()
-    with open(os.environ["LEDGER"], "a") as ledger:  # one small write: lines of processes do not mix
+    with Path(os.environ["LEDGER"]).open("a") as ledger:  # one small write: lines of processes do not mix
         ledger.write(f"{time.time():.6f}\t{what}\t{step.run}\t{step.key}\t{holdfast.idempotency_key()}\n")
 
 

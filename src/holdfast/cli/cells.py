@@ -46,13 +46,15 @@ def cells(
 ) -> int:
     """List the databases of cells:FILE, add one, move slots, or check them.
 
-    list shows each cell, its slots and whether it can be reached. add NAME URL adds an empty PostgreSQL database, that has no slot
-    yet; the first one begins the file and has all 1,024. move SLOTS --to NAME moves a slot, or several (7 or 512-1023), while runs go
-    on. check finishes what a mover that died has left, and says what is wrong: its exit code is 1 then.
+    list shows each cell, its slots and whether it can be reached. add NAME URL adds an empty PostgreSQL database, that has no
+    slot yet; the first one begins the file and has all 1,024. move SLOTS --to NAME moves a slot, or several (7 or 512-1023),
+    while runs go on. check finishes what a mover that died has left, and says what is wrong: its exit code is 1 then.
     """
     store = db or _from_environment()
     if not store.startswith("cells:"):
-        raise click.UsageError(f"{redacted(store)!r} names no cells: say which with --db cells:FILE, or in $HOLDFAST_URL")
+        raise click.UsageError(
+            f"{redacted(store)!r} names no cells: say which with --db cells:FILE, or in $HOLDFAST_URL"
+        )
     if action == "add":
         if what is None or url is None:
             raise click.UsageError("say which: holdfast cells add NAME postgresql://USER@HOST/DATABASE")
@@ -79,9 +81,17 @@ async def _list(url: str, *, as_json: bool) -> int:
         return 0
     made = table("CELL", "SLOTS", "RUNS", "GOING", "WORKERS", "SIZE", "STATE", "DATABASE")
     for cell in found:
-        state = Text("down", "red") if cell.down else Text(f"{len(cell.leaving)} leave" if cell.leaving else "up", "green")
-        numbers = ["?"] * 4 if cell.down else [str(cell.runs), str(cell.unfinished), str(cell.workers), size(cell.bytes)]
-        slots = f"{spelled(cell.slots) or 'none'} ({len(cell.slots)})" if len(spelled(cell.slots)) < 40 else str(len(cell.slots))
+        state = (
+            Text("down", "red") if cell.down else Text(f"{len(cell.leaving)} leave" if cell.leaving else "up", "green")
+        )
+        numbers = (
+            ["?"] * 4 if cell.down else [str(cell.runs), str(cell.unfinished), str(cell.workers), size(cell.bytes)]
+        )
+        slots = (
+            f"{spelled(cell.slots) or 'none'} ({len(cell.slots)})"
+            if len(spelled(cell.slots)) < 40
+            else str(len(cell.slots))
+        )
         made.add_row(cell.name, slots, *numbers, state, cell.url)
     print_list(made, 0)
     for cell in found:
@@ -123,7 +133,9 @@ async def _move(url: str, what: str, to: str, grace_s: float, *, as_json: bool) 
         if not as_json:
             ended = f", {each.interrupted} of them in the middle of a step" if each.interrupted else ""
             runs = f"{each.runs} run{'' if each.runs == 1 else 's'}"
-            answer(f"Slot {each.slot}: {runs} from {each.origin} to {each.destination}{ended}; away for {each.away_s:.2f} s.")
+            answer(
+                f"Slot {each.slot}: {runs} from {each.origin} to {each.destination}{ended}; away for {each.away_s:.2f} s."
+            )
 
     await move(url, slots, to, grace_s=grace_s, tell=tell, done=done)
     if as_json:

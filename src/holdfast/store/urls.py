@@ -46,7 +46,7 @@ def store_at(url: str, *, clock: Clock | None = None, faults: Faults | None = No
             if error.name is None or not error.name.startswith("asyncpg"):
                 raise
             raise StoreUnavailable(
-                f'cells are PostgreSQL databases, and need a driver that is not installed ({error}): pip install "holdfast[postgres]"'
+                f'cells need a driver of PostgreSQL that is not installed ({error}): pip install "holdfast[postgres]"'
             ) from error
         return CellsStore.from_url(url, clock=clock, faults=faults, name=name)
     shown = redacted(url)

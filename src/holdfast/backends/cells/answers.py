@@ -25,7 +25,9 @@ E = TypeVar("E", bound=Event)
 def feed(pages: dict[str, Sequence[E]], places: Places, positions: Positions, limit: int) -> list[E]:
     """Events of all cells by their time; those of one cell stay in their order. Each says where to go on behind it."""
     reached, found = dict(places), list[E]()
-    ordered = heapq.merge(*([(event.at, name, event) for event in page] for name, page in pages.items()), key=lambda each: each[:2])
+    ordered = heapq.merge(
+        *([(event.at, name, event) for event in page] for name, page in pages.items()), key=lambda each: each[:2]
+    )
     for _, name, event in ordered:
         if len(found) == limit:
             break
@@ -76,7 +78,9 @@ def nested(counts: Sequence[dict[str, dict[str, int]]]) -> dict[str, dict[str, i
 
 def counted(counts: Sequence[Counts]) -> Counts:
     """Add up counts of runs."""
-    return Counts(summed(each.states for each in counts), sum(each.needs for each in counts), all(each.exact for each in counts))
+    return Counts(
+        summed(each.states for each in counts), sum(each.needs for each in counts), all(each.exact for each in counts)
+    )
 
 
 def census(pages: Sequence[Sequence[Census]]) -> list[Census]:
@@ -103,7 +107,9 @@ def minutes(pages: Sequence[Sequence[MinuteRow]]) -> list[MinuteRow]:
     found: dict[int, MinuteRow] = {}
     for row in concatenated(pages):
         before = found.get(row.at, MinuteRow(row.at, 0, 0, 0))
-        found[row.at] = MinuteRow(row.at, before.steps + row.steps, before.ended + row.ended, before.failed + row.failed)
+        found[row.at] = MinuteRow(
+            row.at, before.steps + row.steps, before.ended + row.ended, before.failed + row.failed
+        )
     return [found[at] for at in sorted(found)]
 
 
@@ -113,7 +119,9 @@ def unserved(pages: Sequence[Sequence[UnservedRow]]) -> list[UnservedRow]:
     for row in concatenated(pages):
         before = found.get((row.agent, row.version))
         runs, first = (0, row.first_due_at) if before is None else (before.runs, before.first_due_at)
-        found[row.agent, row.version] = UnservedRow(row.agent, row.version, runs + row.runs, min(first, row.first_due_at))
+        found[row.agent, row.version] = UnservedRow(
+            row.agent, row.version, runs + row.runs, min(first, row.first_due_at)
+        )
     return sorted(found.values(), key=lambda row: row.first_due_at)
 
 

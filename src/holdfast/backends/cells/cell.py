@@ -37,7 +37,9 @@ _LATER_MS: Final = 500  # for so long a run of a slot that leaves is not claimed
 class CellStore(PostgresStore):
     """A cell, opened. Only the loop that opened it uses it."""
 
-    def __init__(self, cell: str, url: str, worker: str, *, clock: Clock | None = None, faults: Faults | None = None) -> None:
+    def __init__(
+        self, cell: str, url: str, worker: str, *, clock: Clock | None = None, faults: Faults | None = None
+    ) -> None:
         super().__init__(parse_url(url), clock=clock, faults=faults, worker=worker)
         self.cell = cell
         self.leaving: frozenset[int] = frozenset()  # slots whose runs are not carried any more
@@ -142,8 +144,8 @@ class CellStore(PostgresStore):
             name = talking.conversation if isinstance(talking, Enter) else None
             if name is not None and slot_of(name) != slot:
                 raise Unsupported(
-                    f"conversation {name!r} is in slot {slot_of(name)}, and the run in slot {slot}: a run and its conversations live "
-                    f"in one cell. Start such runs with an id that begins with the conversation's: id='{name}.1' is in its slot"
+                    f"conversation {name!r} is in slot {slot_of(name)}, and the run in slot {slot}: a run and its conversations "
+                    f"live in one cell. Start such runs with an id that begins with the name of it: id='{name}.1' is in its slot"
                 )
 
     # Rates are kept where their key is, whichever run asks
@@ -165,7 +167,9 @@ class CellStore(PostgresStore):
         return await PostgresStore.closed(self.rate_store(key), key, turn, every_ms)
 
     async def take_slot(self, key: str, n: int, run: str, call: str, epoch: int) -> NoReturn:
-        raise Unsupported(f"limit= of a step ({key!r}) counts bodies in all cells, and no database knows them all; use rate=")
+        raise Unsupported(
+            f"limit= of a step ({key!r}) counts bodies in all cells, and no database knows them all; use rate="
+        )
 
     # A schedule is begun where its name belongs
 
@@ -191,8 +195,8 @@ class CellStore(PostgresStore):
 
 
 NO_TRANSACTION: Final = (
-    "transaction= commits a step with the store, and cells are several databases: a table of yours would be in one of them. Make the "
-    "effect idempotent with holdfast.idempotency_key(), or use one postgresql:// store"
+    "transaction= commits a step with the store, and cells are several databases: a table of yours would be in one of them. Make "
+    "the effect idempotent with holdfast.idempotency_key(), or use one postgresql:// store"
 )
 
 

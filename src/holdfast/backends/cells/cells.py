@@ -86,7 +86,11 @@ class Cells:
         ownership.check_names(self.plan, said)
         if None in said.values():
             said = await self._found()
-        if not self.down and self.refuses is None and not all(cell is not None and cell.complete for cell in said.values()):
+        if (
+            not self.down
+            and self.refuses is None
+            and not all(cell is not None and cell.complete for cell in said.values())
+        ):
             for cell in self.up:
                 await cell.ask(functools.partial(ownership.complete, store=cell.schema))
         self.said |= {name: told for name, told in said.items() if told is not None}
@@ -94,7 +98,9 @@ class Cells:
     async def _found(self) -> dict[str, Cell | None]:
         shown = self.plan.shown
         if self.refuses is not None:
-            raise StoreUnavailable(f"{shown!r} has no cells yet, and a command that only looks founds none", lasting=True)
+            raise StoreUnavailable(
+                f"{shown!r} has no cells yet, and a command that only looks founds none", lasting=True
+            )
         if self.down:
             raise StoreUnavailable(f"{shown!r} is new, and its cells can only be founded together: {self.why()}")
         said: dict[str, Cell | None] = {}
@@ -131,7 +137,9 @@ class Cells:
         """Find the cell that has a slot; `StoreUnavailable` if it was never reached."""
         cell = self.made.get(self.owners[slot])
         if cell is None:
-            raise StoreUnavailable(f"slot {slot} is in cell {self.owners[slot]!r}, which is not in {self.plan.shown!r}: use the newer file")
+            raise StoreUnavailable(
+                f"slot {slot} is in cell {self.owners[slot]!r}, which is not in {self.plan.shown!r}: use the newer file"
+            )
         if not cell.is_open:
             raise StoreUnavailable(f"slot {slot} is in a cell that is down: {self.why([cell.cell])}")
         return cell

@@ -1,10 +1,11 @@
 """The courier: carries announcements from the cell where they were published to all others.
 
 An announcement is published in one transaction of one cell, by a run or from outside, and a trigger of that database puts it into
-the outbox with it. A worker carries it on: the id makes it one announcement in each cell, however often that is tried, and a mark at the
-destination (`inbound`) keeps it from being carried further. For a cell that is down it waits.
+the outbox with it. A worker carries it on: the id makes it one announcement in each cell, however often that is tried, and a mark
+at the destination (`inbound`) keeps it from being carried further. For a cell that is down it waits.
 """
 
+# ruff: noqa: S608 - names of our own schemas, and numbers of slots
 from __future__ import annotations
 
 from typing import Any, Final
@@ -23,7 +24,7 @@ async def carry(store: Cells, cell: CellStore) -> None:
     """Carry what waits in a cell to the others that can be reached."""
     cells = schema_of(cell.schema)
     waiting = await cell.ask(
-        lambda db: db.fetch(f'SELECT id, name, value, run, sent FROM "{cells}".outbox ORDER BY at, id LIMIT {_AT_ONCE}')  # noqa: S608
+        lambda db: db.fetch(f'SELECT id, name, value, run, sent FROM "{cells}".outbox ORDER BY at, id LIMIT {_AT_ONCE}')
     )
     others = {name for name in store.made if name != cell.cell}
     for row in waiting:
@@ -32,10 +33,10 @@ async def carry(store: Cells, cell: CellStore) -> None:
             await _deliver(other, row)
             sent.add(other.cell)
         if sent >= others:
-            query = f'DELETE FROM "{cells}".outbox WHERE id = $1'  # noqa: S608
+            query = f'DELETE FROM "{cells}".outbox WHERE id = $1'
             await cell.ask(lambda db, query=query, row=row: db.execute(query, row["id"]))
         elif sent != set(row["sent"]):
-            query = f'UPDATE "{cells}".outbox SET sent = $2 WHERE id = $1'  # noqa: S608
+            query = f'UPDATE "{cells}".outbox SET sent = $2 WHERE id = $1'
             await cell.ask(lambda db, query=query, row=row, sent=sent: db.execute(query, row["id"], sorted(sent)))
 
 
@@ -43,8 +44,8 @@ async def _deliver(there: CellStore, row: Any) -> None:
     now, cells = there.clock.now(), schema_of(there.schema)
 
     async def mark(db: Any) -> None:
-        await db.execute(f'INSERT INTO "{cells}".inbound VALUES ($1, $2) ON CONFLICT DO NOTHING', row["id"], now)  # noqa: S608
-        await db.execute(f'DELETE FROM "{cells}".inbound WHERE at < $1', now - 2 * RETENTION_MS)  # noqa: S608
+        await db.execute(f'INSERT INTO "{cells}".inbound VALUES ($1, $2) ON CONFLICT DO NOTHING', row["id"], now)
+        await db.execute(f'DELETE FROM "{cells}".inbound WHERE at < $1', now - 2 * RETENTION_MS)
 
     def work(tx: Transaction) -> Asking[bool]:
         return (yield from NewAnnouncement(row["id"], row["name"], row["value"])(tx, row["run"]))

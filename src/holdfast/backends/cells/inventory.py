@@ -1,5 +1,6 @@
 """An inventory of cells, and what an operator does with `holdfast cells`."""
 
+# ruff: noqa: S608 - names of our own schemas, and numbers of slots
 from __future__ import annotations
 
 import secrets
@@ -88,12 +89,12 @@ async def add(url: str, name: str, database: str) -> Plan:
         try:
             before = await new.ask(lambda db: ownership.told(db, new.schema))
             if before is not None:
-                raise BadArguments(f"the database of {new.url!r} is cell {before.name!r} already; name an empty one, or another ?schema=")
+                raise BadArguments(
+                    f"the database of {new.url!r} is cell {before.name!r} already; name an empty one, or another ?schema="
+                )
             told = list(store.said.values())
             number = 1 + max(each.number for each in told)
-            await new.ask(
-                lambda db: ownership.found(db, new.schema, name, number, told[0].of_set, (), new.clock.now())
-            )
+            await new.ask(lambda db: ownership.found(db, new.schema, name, number, told[0].of_set, (), new.clock.now()))
             await _tell_notifications(store, new)
             await new.ask(lambda db: ownership.complete(db, new.schema))
         finally:
@@ -111,7 +112,13 @@ async def _tell_notifications(store: Cells, new: CellStore) -> None:
 
 
 async def move(
-    url: str, slots: list[int], to: str, *, grace_s: float, tell: Callable[[int, str], None], done: Callable[[Moved], None]
+    url: str,
+    slots: list[int],
+    to: str,
+    *,
+    grace_s: float,
+    tell: Callable[[int, str], None],
+    done: Callable[[Moved], None],
 ) -> None:
     """Move slots, one after the other, and write the file anew after each."""
     async with opened(url) as store:
@@ -143,16 +150,20 @@ async def check(store: Cells) -> tuple[list[str], list[str]]:
         wrong.append(f"slots {spelled(missing)} are owned by no cell")
     stale = [slot for slot, names in owners.items() if len(names) == 1 and store.plan.owner(slot) != names[0]]
     if stale:
-        wrong.append(f"{str(store.plan.path)!r} is older than the databases: it gives slots {spelled(stale)} to other cells")
+        wrong.append(
+            f"{str(store.plan.path)!r} is older than the databases: it gives slots {spelled(stale)} to other cells"
+        )
     if times and max(times.values()) - min(times.values()) > _FAR_MS:
-        wrong.append(f"the clocks of the databases are {(max(times.values()) - min(times.values())) / 1000:.1f} s apart")
+        wrong.append(
+            f"the clocks of the databases are {(max(times.values()) - min(times.values())) / 1000:.1f} s apart"
+        )
     return done, wrong
 
 
 async def _strays(db: Any, store: str) -> tuple[int, int]:
     cells = schema_of(store)
     row = await db.fetchrow(
-        f"SELECT (SELECT count(*) FROM runs WHERE \"{cells}\".slot_of(root_id) NOT IN"  # noqa: S608 - names of ours
+        f'SELECT (SELECT count(*) FROM runs WHERE "{cells}".slot_of(root_id) NOT IN'
         f" (SELECT slot FROM \"{cells}\".slots WHERE state <> 'gone')), (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
     )
     return int(row[0]), int(row[1])

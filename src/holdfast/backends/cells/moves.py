@@ -2,20 +2,23 @@
 
 The steps, each a transaction of one database, and what a mover that dies behind it leaves:
 
-1. *leaving*, at the origin. Workers give the runs of the slot back at their next safe point, and claim none. All else goes on. Dies:
-   the next worker that looks makes it owned again.
-2. *frozen*, at the origin, once no run of it is running; or after the grace, and then bodies that run are interrupted as by a crash.
-   The rows of its runs are kept as they are (`frozen_SLOT`) and say 'moved', so nothing claims or changes them; whoever asks waits.
-   Dies: the rows become again what they were, and the slot is owned.
-3. *copied*: all rows of the slot lie in a parcel at the destination, where nothing reads them. Dies: as before; the parcel is waste.
-4. *decided*, at the origin: gone. From here on only the destination can own it. Dies: any worker, or the next mover, goes on with 5.
+1. *leaving*, at the origin. Workers give the runs of the slot back at their next safe point, and claim none. All else goes on.
+   Dies: the next worker that looks makes it owned again.
+2. *frozen*, at the origin, once no run of it is running; or after the grace, and then bodies that run are interrupted as by a
+   crash. The rows of its runs are kept as they are (`frozen_SLOT`) and say 'moved', so nothing claims or changes them; whoever
+   asks waits. Dies: the rows become again what they were, and the slot is owned.
+3. *copied*: all rows of the slot lie in a parcel at the destination, where nothing reads them. Dies: as before; the parcel is
+   waste.
+4. *decided*, at the origin: gone. From here on only the destination can own it. Dies: any worker, or the next mover, goes on with
+   5.
 5. *arrived*, at the destination: the parcel is put into the tables, and the slot is owned.
 6. *cleaned*, at the origin: what is left there is deleted.
 
-A mover holds a lock of its session at the origin. Who finds a slot leaving or frozen, and can take that lock, has found one that is dead
-(`mend`). Events keep their order and get positions below all others (`ownership.sql`), so nobody is told of them again.
+A mover holds a lock of its session at the origin. Who finds a slot leaving or frozen, and can take that lock, has found one that
+is dead (`mend`). Events keep their order and get positions below all others (`ownership.sql`), so nobody is told of them again.
 """
 
+# ruff: noqa: S608 - names of our own schemas, and numbers of slots
 from __future__ import annotations
 
 import asyncio
@@ -26,9 +29,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from holdfast.backends.cells import ownership
 from holdfast.backends.cells.cell import CellStore
 from holdfast.backends.cells.cells import Cells
 from holdfast.backends.cells.ownership import schema_of
@@ -60,11 +62,14 @@ _TABLES: Final = {
 }  # fmt: skip
 _TEXTS: Final = (
     ("runs", "input", "id IN (SELECT id FROM moving)"), ("runs", "result", "id IN (SELECT id FROM moving)"),
-    ("events", "value", _OF_NAMES), ("signals", "value", _OF_RUNS), ("approvals", "shown", _OF_RUNS), ("approvals", "data", _OF_RUNS),
+    ("events", "value", _OF_NAMES), ("signals", "value", _OF_RUNS), ("approvals", "shown", _OF_RUNS),
+    ("approvals", "data", _OF_RUNS),
     ("audit", "value", _OF_RUNS), ("archived", "input", "name IN (SELECT name FROM moving_names)"),
     ("conversation_messages", "value", ":cells.slot_of(conversation) = $1"),
 )  # fmt: skip
-_SHARED: Final = frozenset({"blobs", "parts", "archived", "rates", "late_turns", "imports", "exports"})  # may be there already
+_SHARED: Final = frozenset(
+    {"blobs", "parts", "archived", "rates", "late_turns", "imports", "exports"}
+)  # may be there already
 _STAYS: Final = frozenset({"blobs", "parts"})  # others may need them
 
 
@@ -87,7 +92,7 @@ def _quiet(_: str) -> None:
 async def move(
     store: Cells, slot: int, to: str, *, grace_s: float = 30.0, tell: Callable[[str], None] = _quiet
 ) -> Moved:
-    """Move a slot. `BadArguments`: there is no such cell; `Unsupported`: it has what cannot be moved; `RunActive`: another moves it."""
+    """Move a slot. `BadArguments`: no such cell; `Unsupported`: it has what cannot be moved; `RunActive`: another moves it."""
     if to not in store.made:
         raise BadArguments(f"{store.plan.shown!r} has no cell {to!r}; there are {', '.join(store.made)}")
     await mend(store)
@@ -118,7 +123,9 @@ def _lock_of(cell: CellStore, slot: int) -> str:
 async def _session(cell: CellStore) -> AsyncIterator[Connection]:
     try:
         db = await cell.connection()
-        await db.execute("SET enable_seqscan = on; SET enable_bitmapscan = on; SET plan_cache_mode = auto")  # these read much
+        await db.execute(
+            "SET enable_seqscan = on; SET enable_bitmapscan = on; SET plan_cache_mode = auto"
+        )  # these read much
         try:
             yield db
         finally:
@@ -135,7 +142,9 @@ async def _check(db: Connection, cell: CellStore, slot: int) -> None:
         ("subscriptions", "run", "run that waits for an announcement,"),
     ):  # fmt: skip
         where = {"topic": " AND run = ''", "run": " AND run <> ''"}.get(column, "")
-        found = await db.fetchval(f'SELECT {column} FROM {table} WHERE "{cells}".slot_of({column}) = $1{where} LIMIT 1', slot)  # noqa: S608
+        found = await db.fetchval(
+            f'SELECT {column} FROM {table} WHERE "{cells}".slot_of({column}) = $1{where} LIMIT 1', slot
+        )
         if found is not None:
             raise Unsupported(f"slot {slot} has the {what} {found!r}, and stays in cell {cell.cell!r} with it")
 
@@ -168,7 +177,7 @@ class _Mover:
     async def _leave(self) -> int:
         async with self.db.transaction():
             epoch: int = await self.db.fetchval(
-                f"UPDATE \"{self.cells}\".slots SET state = 'leaving', epoch = epoch + 1, other = $2, since = $3"  # noqa: S608
+                f"UPDATE \"{self.cells}\".slots SET state = 'leaving', epoch = epoch + 1, other = $2, since = $3"
                 " WHERE slot = $1 AND state = 'owned' RETURNING epoch",
                 self.slot, self.destination.cell, self.origin.clock.now(),
             )  # fmt: skip
@@ -181,7 +190,7 @@ class _Mover:
         while True:
             force = time.monotonic() >= until
             busy = await self.db.fetchval(
-                f"SELECT count(*) FROM runs WHERE \"{self.cells}\".slot_of(root_id) = $1 AND status = 'running'", self.slot  # noqa: S608
+                f"SELECT count(*) FROM runs WHERE \"{self.cells}\".slot_of(root_id) = $1 AND status = 'running'", self.slot
             )  # fmt: skip
             if not busy or force:
                 frozen = await insist(lambda force=force: self._frozen(force=force))  # type: ignore[misc]
@@ -191,20 +200,22 @@ class _Mover:
 
     async def _frozen(self, *, force: bool) -> tuple[int, int] | None:
         ours = f'"{self.cells}".slot_of(root_id) = $1'
-        locked = f"SELECT id, status FROM runs WHERE {ours} ORDER BY id FOR UPDATE"  # noqa: S608
+        locked = f"SELECT id, status FROM runs WHERE {ours} ORDER BY id FOR UPDATE"
         try:
             async with self.db.transaction():
                 await self.db.fetch(locked, self.slot)
-                await self.db.fetch(f'SELECT 1 FROM "{self.cells}".slots WHERE slot = $1 FOR UPDATE', self.slot)  # noqa: S608
-                rows = await self.db.fetch(locked, self.slot)  # with those that were created meanwhile: nobody creates more
+                await self.db.fetch(f'SELECT 1 FROM "{self.cells}".slots WHERE slot = $1 FOR UPDATE', self.slot)
+                rows = await self.db.fetch(
+                    locked, self.slot
+                )  # with those that were created meanwhile: nobody creates more
                 running = sum(row["status"] == "running" for row in rows)
                 if running and not force:
                     raise _Busy
                 kept = f'"{self.cells}".frozen_{self.slot}'
-                await self.db.execute(f"CREATE TABLE {kept} AS SELECT * FROM runs WHERE FALSE")  # noqa: S608
-                await self.db.execute(f"INSERT INTO {kept} SELECT * FROM runs WHERE {ours}", self.slot)  # noqa: S608
+                await self.db.execute(f"CREATE TABLE {kept} AS SELECT * FROM runs WHERE FALSE")
+                await self.db.execute(f"INSERT INTO {kept} SELECT * FROM runs WHERE {ours}", self.slot)
                 await self.db.execute(
-                    f"UPDATE runs SET status = 'moved', reason = $2, due_at = NULL, waits_for = NULL, awaits = NULL,"  # noqa: S608
+                    f"UPDATE runs SET status = 'moved', reason = $2, due_at = NULL, waits_for = NULL, awaits = NULL,"
                     f" lease_owner = NULL, lease_epoch = lease_epoch + 1, finished_at = coalesce(finished_at, $3) WHERE {ours}",
                     self.slot, f"moved to cell {self.destination.cell!r}", self.origin.clock.now(),
                 )  # fmt: skip
@@ -216,11 +227,13 @@ class _Mover:
     async def _until_told(self) -> None:
         """Let notifications hear of what happened before: what is at the destination then is nothing new there."""
         last = await self.db.fetchval(
-            f'SELECT max(position) FROM events JOIN runs ON runs.id = run_id WHERE "{self.cells}".slot_of(root_id) = $1', self.slot  # noqa: S608
+            f'SELECT max(position) FROM events JOIN runs ON runs.id = run_id WHERE "{self.cells}".slot_of(root_id) = $1', self.slot
         )  # fmt: skip
         until = time.monotonic() + _TOLD_S
         while last is not None and time.monotonic() < until:
-            behind = await self.db.fetchval("SELECT count(*) FROM notifications WHERE state = 'active' AND position < $1", last)
+            behind = await self.db.fetchval(
+                "SELECT count(*) FROM notifications WHERE state = 'active' AND position < $1", last
+            )
             if not behind:
                 return
             await asyncio.sleep(_LOOK_S)
@@ -230,16 +243,16 @@ class _Mover:
         there = schema_of(self.destination.schema)
         async with self.there.transaction():
             for table in ("parcels", "arrivals"):
-                await self.there.execute(f'DELETE FROM "{there}".{table} WHERE slot = $1', self.slot)  # noqa: S608
+                await self.there.execute(f'DELETE FROM "{there}".{table} WHERE slot = $1', self.slot)
             place = 0
             async for table, columns, content in self._rows():
                 await self.there.execute(
-                    f'INSERT INTO "{there}".parcels (slot, epoch, place, "table", columns, content) VALUES ($1, $2, $3, $4, $5, $6)',  # noqa: S608
+                    f'INSERT INTO "{there}".parcels VALUES ($1, $2, $3, $4, $5, $6)',
                     self.slot, epoch, place, table, json.dumps(columns), content,
                 )  # fmt: skip
                 place += 1
             await self.there.execute(
-                f'INSERT INTO "{there}".arrivals (slot, epoch, origin) VALUES ($1, $2, $3)',  # noqa: S608
+                f'INSERT INTO "{there}".arrivals (slot, epoch, origin) VALUES ($1, $2, $3)',
                 self.slot, epoch, self.origin.cell,
             )  # fmt: skip
 
@@ -251,8 +264,10 @@ class _Mover:
             for table, where in {"runs": "", **_TABLES}.items():
                 columns = await _columns(db, table)
                 listed = ", ".join(f'"{name}"' for name in columns)
-                source = f"{cells}.frozen_{slot}" if table == "runs" else f'"{table}" WHERE {where}'.replace(":cells", cells)
-                query = f"SELECT {listed} FROM {source}".replace("$1", str(int(slot)))  # noqa: S608
+                source = (
+                    f"{cells}.frozen_{slot}" if table == "runs" else f'"{table}" WHERE {where}'.replace(":cells", cells)
+                )
+                query = f"SELECT {listed} FROM {source}".replace("$1", str(int(slot)))
                 pieces = _Pieces()
                 await db.copy_from_query(query, output=pieces.take, format="binary")
                 for piece in pieces.all():
@@ -282,15 +297,16 @@ class _Pieces:
 async def name_rows(db: Connection, cells: str, slot: int) -> None:
     """Name, for this transaction, the runs of a slot, the names under which events are theirs, and the large values they name."""
     await db.execute(
-        f"CREATE TEMP TABLE moving ON COMMIT DROP AS SELECT id FROM runs WHERE {cells}.slot_of(root_id) = {int(slot)};"  # noqa: S608
+        f"CREATE TEMP TABLE moving ON COMMIT DROP AS SELECT id FROM runs WHERE {cells}.slot_of(root_id) = {int(slot)};"
         "CREATE TEMP TABLE moving_names ON COMMIT DROP AS SELECT id AS name FROM moving UNION SELECT base_id FROM lineage WHERE"
         f" {_OF_RUNS} AND left(base_id, 1) = '#' UNION SELECT base_id FROM forks WHERE {_OF_RUNS} AND left(base_id, 1) = '#'"
     )
     texts = " UNION ALL ".join(
-        f"SELECT {column} AS text FROM {table} WHERE strpos({column}, '$blob') > 0 AND {where}" for table, column, where in _TEXTS  # noqa: S608
+        f"SELECT {column} AS text FROM {table} WHERE strpos({column}, '$blob') > 0 AND {where}"
+        for table, column, where in _TEXTS
     )
     await db.execute(
-        f"CREATE TEMP TABLE moving_blobs ON COMMIT DROP AS SELECT blob AS digest FROM events WHERE blob IS NOT NULL AND {_OF_NAMES}"  # noqa: S608
+        f"CREATE TEMP TABLE moving_blobs ON COMMIT DROP AS SELECT blob AS digest FROM events WHERE blob IS NOT NULL AND {_OF_NAMES}"
         f" UNION SELECT found[1] FROM ({texts}) AS texts, regexp_matches(text, '{_BLOB}', 'g') AS found"
         .replace(":cells", cells).replace("$1", str(int(slot)))
     )  # fmt: skip
@@ -305,12 +321,12 @@ async def _columns(db: Connection, table: str) -> list[str]:
 
 
 async def _state(db: Connection, cells: str, slot: int, state: str) -> None:
-    await db.execute(f'UPDATE "{cells}".slots SET state = $2 WHERE slot = $1', slot, state)  # noqa: S608
+    await db.execute(f'UPDATE "{cells}".slots SET state = $2 WHERE slot = $1', slot, state)
     await _changed(db, cells)
 
 
 async def _changed(db: Connection, cells: str) -> None:
-    await db.execute(f'UPDATE "{cells}".cell SET version = version + 1')  # noqa: S608
+    await db.execute(f'UPDATE "{cells}".cell SET version = version + 1')
 
 
 async def _decide(db: Connection, cell: CellStore, slot: int, to: str) -> None:
@@ -318,11 +334,11 @@ async def _decide(db: Connection, cell: CellStore, slot: int, to: str) -> None:
     cells = schema_of(cell.schema)
     async with db.transaction():
         done = await db.execute(
-            f"UPDATE \"{cells}\".slots SET state = 'gone' WHERE slot = $1 AND state = 'frozen' AND other = $2", slot, to  # noqa: S608
+            f"UPDATE \"{cells}\".slots SET state = 'gone' WHERE slot = $1 AND state = 'frozen' AND other = $2", slot, to
         )  # fmt: skip
         if done != "UPDATE 1":
             raise RunActive(f"slot {slot} is not being moved to cell {to!r} any more: another process called it off")
-        await db.execute(f'INSERT INTO "{cells}".leftovers VALUES ($1) ON CONFLICT DO NOTHING', slot)  # noqa: S608
+        await db.execute(f'INSERT INTO "{cells}".leftovers VALUES ($1) ON CONFLICT DO NOTHING', slot)
         await db.execute(f'DROP TABLE IF EXISTS "{cells}".frozen_{int(slot)}')
         await _changed(db, cells)
 
@@ -331,30 +347,30 @@ async def arrive(db: Connection, cell: CellStore, slot: int) -> None:
     """Put the parcel of a slot into the tables of its new owner; a slot that has arrived stays as it is."""
     cells = schema_of(cell.schema)
     async with db.transaction():
-        row = await db.fetchrow(f'DELETE FROM "{cells}".arrivals WHERE slot = $1 RETURNING epoch', slot)  # noqa: S608
+        row = await db.fetchrow(f'DELETE FROM "{cells}".arrivals WHERE slot = $1 RETURNING epoch', slot)
         if row is None:
             return
         await db.execute(
-            f"INSERT INTO \"{cells}\".slots (slot, state, epoch, since) VALUES ($1, 'owned', $2, $3) ON CONFLICT (slot) DO UPDATE"  # noqa: S608
+            f"INSERT INTO \"{cells}\".slots (slot, state, epoch, since) VALUES ($1, 'owned', $2, $3) ON CONFLICT (slot) DO UPDATE"
             " SET state = 'owned', epoch = excluded.epoch, other = NULL, since = excluded.since",
             slot, row["epoch"], cell.clock.now(),
         )  # fmt: skip
         parcel = f'FROM "{cells}".parcels WHERE slot = $1'
         tables = await db.fetch(
-            f'SELECT "table", columns, min(place) AS first, max(place) AS last {parcel} GROUP BY 1, 2 ORDER BY 3', slot  # noqa: S608
+            f'SELECT "table", columns, min(place) AS first, max(place) AS last {parcel} GROUP BY 1, 2 ORDER BY 3', slot
         )
         for table, listed, first, last in tables:
             content = bytearray()
             for place in range(first, last + 1):
-                content += await db.fetchval(f"SELECT content {parcel} AND place = $2", slot, place)  # noqa: S608
+                content += await db.fetchval(f"SELECT content {parcel} AND place = $2", slot, place)
             await _put(db, cells, table, json.loads(listed), bytes(content))
-        await db.execute(f'DELETE FROM "{cells}".parcels WHERE slot = $1', slot)  # noqa: S608
+        await db.execute(f'DELETE FROM "{cells}".parcels WHERE slot = $1', slot)
         await _changed(db, cells)
 
 
 async def _put(db: Connection, cells: str, table: str, columns: list[str], content: bytes) -> None:
     names = ", ".join(f'"{name}"' for name in columns)
-    await db.execute(f'CREATE TEMP TABLE arrived ON COMMIT DROP AS SELECT {names} FROM "{table}" WHERE FALSE')  # noqa: S608
+    await db.execute(f'CREATE TEMP TABLE arrived ON COMMIT DROP AS SELECT {names} FROM "{table}" WHERE FALSE')
     await db.copy_to_table("arrived", source=_stream(content), columns=columns, format="binary")
     values = names
     order = ""
@@ -362,7 +378,9 @@ async def _put(db: Connection, cells: str, table: str, columns: list[str], conte
         values = names.replace('"position"', f"nextval('\"{cells}\".former_positions')")
         order = ' ORDER BY "position"'
     elsewhere = " ON CONFLICT DO NOTHING" if table in _SHARED else ""
-    await db.execute(f'INSERT INTO "{table}" ({names}) SELECT {values} FROM (SELECT * FROM arrived{order}) AS came{elsewhere}')  # noqa: S608
+    await db.execute(
+        f'INSERT INTO "{table}" ({names}) SELECT {values} FROM (SELECT * FROM arrived{order}) AS came{elsewhere}'
+    )
     await db.execute("DROP TABLE arrived")
 
 
@@ -375,15 +393,17 @@ async def clean(db: Connection, cell: CellStore, slot: int) -> None:
     """Delete what is left of a slot that is gone."""
     cells = f'"{schema_of(cell.schema)}"'
     async with db.transaction():
-        if not await db.fetchval(f"SELECT EXISTS (SELECT 1 FROM {cells}.leftovers WHERE slot = $1)", slot):  # noqa: S608
+        if not await db.fetchval(f"SELECT EXISTS (SELECT 1 FROM {cells}.leftovers WHERE slot = $1)", slot):
             return
         await name_rows(db, cells, slot)
         digests = [row[0] for row in await db.fetch("SELECT digest FROM moving_blobs")]
         for table, where in reversed(_TABLES.items()):
             if table not in _STAYS:
-                await db.execute(f'DELETE FROM "{table}" WHERE {where}'.replace(":cells", cells).replace("$1", str(int(slot))))  # noqa: S608
+                await db.execute(
+                    f'DELETE FROM "{table}" WHERE {where}'.replace(":cells", cells).replace("$1", str(int(slot)))
+                )
         await db.execute("DELETE FROM runs WHERE id IN (SELECT id FROM moving)")
-        await db.execute(f"DELETE FROM {cells}.leftovers WHERE slot = $1", slot)  # noqa: S608
+        await db.execute(f"DELETE FROM {cells}.leftovers WHERE slot = $1", slot)
     if digests and cell.is_open:
         await cell._submit(lambda tx: delete_blobs(tx, set(digests)), journal=False)
 
@@ -408,17 +428,17 @@ async def _mend_cell(store: Cells, cell: CellStore) -> list[str]:
     cells = schema_of(cell.schema)
     torn, arrivals, leftovers = await cell.ask(
         lambda db: db.fetchrow(
-            f"SELECT ARRAY(SELECT slot FROM \"{cells}\".slots WHERE state IN ('leaving', 'frozen')),"  # noqa: S608
+            f"SELECT ARRAY(SELECT slot FROM \"{cells}\".slots WHERE state IN ('leaving', 'frozen')),"
             f' ARRAY(SELECT slot FROM "{cells}".arrivals), ARRAY(SELECT slot FROM "{cells}".leftovers)'
         )
     )
     if not (torn or arrivals or leftovers):
         return []
-    done = []
+    done: list[str] = []
     async with _session(cell) as db:
         for slot in torn:
             if await db.fetchval(_LOCK, _lock_of(cell, slot)) and await _call_off(db, cell, slot):
-                done.append(f"slot {slot} stays in cell {cell.cell!r}: the process that moved it is gone")
+                done += [f"slot {slot} stays in cell {cell.cell!r}: the process that moved it is gone"]
         for slot in arrivals:
             if await _may_arrive(store, cell, slot):
                 await arrive(db, cell, slot)
@@ -434,12 +454,12 @@ async def _call_off(db: Connection, cell: CellStore, slot: int) -> bool:
     cells = schema_of(cell.schema)
     kept = f'"{cells}".frozen_{int(slot)}'
     async with db.transaction():
-        state = await db.fetchval(f'SELECT state FROM "{cells}".slots WHERE slot = $1 FOR UPDATE', slot)  # noqa: S608
+        state = await db.fetchval(f'SELECT state FROM "{cells}".slots WHERE slot = $1 FOR UPDATE', slot)
         if state not in ("leaving", "frozen"):
             return False
         if state == "frozen":
             back = ", ".join(f"{name} = kept.{name}" for name in _FROZEN)
-            await db.execute(f"UPDATE runs SET {back} FROM {kept} AS kept WHERE runs.id = kept.id")  # noqa: S608
+            await db.execute(f"UPDATE runs SET {back} FROM {kept} AS kept WHERE runs.id = kept.id")
             await db.execute(f"DROP TABLE {kept}")
         await _state(db, cells, slot, "owned")
     return True
@@ -448,7 +468,7 @@ async def _call_off(db: Connection, cell: CellStore, slot: int) -> bool:
 async def _may_arrive(store: Cells, cell: CellStore, slot: int) -> bool:
     """Has the origin given the slot to this cell, and is its mover gone?"""
     cells = schema_of(cell.schema)
-    row = await cell.ask(lambda db: db.fetchrow(f'SELECT epoch, origin FROM "{cells}".arrivals WHERE slot = $1', slot))  # noqa: S608
+    row = await cell.ask(lambda db: db.fetchrow(f'SELECT epoch, origin FROM "{cells}".arrivals WHERE slot = $1', slot))
     origin = store.made.get(row["origin"]) if row is not None else None
     if origin is None or not origin.is_open:
         return False

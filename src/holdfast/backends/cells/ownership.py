@@ -3,11 +3,12 @@
 A process believes the databases and no file. `fence` in `ownership.sql` refuses a run of a slot that is not here, in the
 transaction that would create it; a move (`moves.py`) is what changes rows of `slots`.
 
-A set is founded by the first process that opens its plan, one database after the other. It may die in between: whoever comes with the
-same plan goes on. One that comes with another plan finds a set that is not its own, and founds nothing. When all are founded each
-is told so: from then on an empty database under the URL of a cell is a mistake, and is refused.
+A set is founded by the first process that opens its plan, one database after the other. It may die in between: whoever comes with
+the same plan goes on. One that comes with another plan finds a set that is not its own, and founds nothing. When all are founded
+each is told so: from then on an empty database under the URL of a cell is a mistake, and is refused.
 """
 
+# ruff: noqa: S608 - names of our own schemas, and numbers of slots
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -61,7 +62,7 @@ async def told(db: Connection, store: str) -> Cell | None:
     """Read what a database says of itself; None if it is no cell yet."""
     if not await db.fetchval("SELECT to_regclass($1) IS NOT NULL", f'"{schema_of(store)}".cell'):
         return None
-    row = await db.fetchrow(f'SELECT name, number, of_set, complete, version FROM "{schema_of(store)}".cell')  # noqa: S608
+    row = await db.fetchrow(f'SELECT name, number, of_set, complete, version FROM "{schema_of(store)}".cell')
     return None if row is None else Cell(*row)
 
 
@@ -73,10 +74,10 @@ async def found(db: Connection, store: str, name: str, number: int, of: str, slo
         known = await told(db, store)
         if known is not None:
             return known
-        if await db.fetchval(f'SELECT EXISTS (SELECT 1 FROM "{store}".runs)'):  # noqa: S608 - a name of ours
+        if await db.fetchval(f'SELECT EXISTS (SELECT 1 FROM "{store}".runs)'):
             raise BadArguments(
-                f"the database of cell {name!r} has runs already, and they would be in slots that are not its own. Begin cells with "
-                "empty schemas (?schema=...), and carry runs over with `holdfast export` and `holdfast import`"
+                f"the database of cell {name!r} has runs already, and they would be in slots that are not its own. Begin cells "
+                "with empty schemas (?schema=...), and carry runs over with `holdfast export` and `holdfast import`"
             )
         try:
             await db.execute(text_of(store))
@@ -85,11 +86,11 @@ async def found(db: Connection, store: str, name: str, number: int, of: str, slo
                 f"cell {name!r}: this user may not create the schema {cells!r}, in which a cell keeps its slots: {error}"
             ) from error
         await db.execute(
-            f'INSERT INTO "{cells}".cell (name, number, of_set, founded_at) VALUES ($1, $2, $3, $4)',  # noqa: S608
+            f'INSERT INTO "{cells}".cell (name, number, of_set, founded_at) VALUES ($1, $2, $3, $4)',
             name, number, of, now,
         )  # fmt: skip
         await db.execute(
-            f"INSERT INTO \"{cells}\".slots (slot, state, epoch, since) SELECT unnest($1::int[]), 'owned', 1, $2",  # noqa: S608
+            f"INSERT INTO \"{cells}\".slots (slot, state, epoch, since) SELECT unnest($1::int[]), 'owned', 1, $2",
             list(slots), now,
         )  # fmt: skip
         made = await told(db, store)
@@ -99,19 +100,19 @@ async def found(db: Connection, store: str, name: str, number: int, of: str, slo
 
 async def complete(db: Connection, store: str) -> None:
     """Note that all cells of the plan were founded."""
-    await db.execute(f'UPDATE "{schema_of(store)}".cell SET complete = TRUE WHERE NOT complete')  # noqa: S608
+    await db.execute(f'UPDATE "{schema_of(store)}".cell SET complete = TRUE WHERE NOT complete')
 
 
 async def holdings(db: Connection, store: str) -> list[Holding]:
     """Read the slots that a database has or had."""
-    rows = await db.fetch(f'SELECT slot, state, epoch, other FROM "{schema_of(store)}".slots ORDER BY slot')  # noqa: S608
+    rows = await db.fetch(f'SELECT slot, state, epoch, other FROM "{schema_of(store)}".slots ORDER BY slot')
     return [Holding(*row) for row in rows]
 
 
 async def state_of(db: Connection, store: str, slot: int) -> Holding | None:
     """Read one of them."""
     row = await db.fetchrow(
-        f'SELECT slot, state, epoch, other FROM "{schema_of(store)}".slots WHERE slot = $1', slot  # noqa: S608
+        f'SELECT slot, state, epoch, other FROM "{schema_of(store)}".slots WHERE slot = $1', slot
     )  # fmt: skip
     return None if row is None else Holding(*row)
 
@@ -124,8 +125,9 @@ def check_names(plan: Plan, said: dict[str, Cell | None]) -> None:
             whole = any(other is not None and other.complete for other in said.values())
             if whole or sets - {plan.digest}:
                 raise BadArguments(
-                    f"cell {name!r} of {str(plan.path)!r} is an empty database, and others of the set are not. If it is new, take it out of "
-                    f"the file and write `holdfast cells add {name} URL --db {plan.shown}`; if it is not, the wrong database answers"
+                    f"cell {name!r} of {str(plan.path)!r} is an empty database, and others of the set are not. If it is new, "
+                    f"take it out of the file and write `holdfast cells add {name} URL --db {plan.shown}`; if it is not, the wrong "
+                    "database answers"
                 )
         elif cell.name != name:
             raise BadArguments(
@@ -134,8 +136,8 @@ def check_names(plan: Plan, said: dict[str, Cell | None]) -> None:
     if len(sets) > 1:
         shown = ", ".join(f"{name!r} of {cell.of_set[:8]}" for name, cell in said.items() if cell is not None)
         raise BadArguments(
-            f"the databases of {str(plan.path)!r} belong to different sets of cells ({shown}): they were founded with different files. Use the "
-            "file that founded them"
+            f"the databases of {str(plan.path)!r} belong to different sets of cells ({shown}): they were founded with different "
+            "files. Use the file that founded them"
         )
 
 

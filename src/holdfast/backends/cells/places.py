@@ -1,9 +1,9 @@
 """Places in the feed of all cells: one number for a place in each.
 
-A place in one database is exact (`store/postgres/queries.sql` says how); a place in several is one for each, which is no number that
-JSON holds. So a position here is a time, in milliseconds, with a count behind it, and this process remembers which places it stands
-for. For a position that it does not know, of another process or of long ago, it looks in each database where events of that time
-begin, and goes back by a minute: whoever goes on there is told some events again, and misses none.
+A place in one database is exact (`store/postgres/queries.sql` says how); a place in several is one for each, which is no number
+that JSON holds. So a position here is a time, in milliseconds, with a count behind it, and this process remembers which places it
+stands for. For a position that it does not know, of another process or of long ago, it looks in each database where events of
+that time begin, and goes back by a minute: whoever goes on there is told some events again, and misses none.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ async def place_at(db: Any, position: int) -> int:
     while high - low > 1:
         middle = (low + high) // 2
         newest = await db.fetchval(
-            "SELECT max(at) FROM (SELECT at FROM events WHERE position >= $1 ORDER BY position LIMIT $2) AS near", middle, _NEAR
+            "SELECT max(at) FROM (SELECT at FROM events WHERE position >= $1 ORDER BY position LIMIT $2) AS near",
+            middle,
+            _NEAR,
         )
         low, high = (middle, high) if newest is not None and newest < at else (low, middle)
     return int(low)

@@ -10,8 +10,8 @@ url = "postgresql://holdfast@db-b/holdfast"
 slots = "512-1023"
 ```
 
-The first cell of the file keeps what belongs to no run (tokens, sessions), so its place must not change. `holdfast cells` rewrites the
-file; another process may have an older one, and reads in the databases who owns a slot now.
+The first cell of the file keeps what belongs to no run (tokens, sessions), so its place must not change. `holdfast cells`
+rewrites the file; another process may have an older one, and reads in the databases who owns a slot now.
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ class Plan:
 
     def divided(self, owners: Mapping[int, str]) -> Plan:
         """The same cells, with slots as they are owned now."""
-        of = {name: tuple(slot for slot in range(SLOTS) if owners.get(slot, self.owner(slot)) == name) for name in self.urls}
+        of = {
+            name: tuple(slot for slot in range(SLOTS) if owners.get(slot, self.owner(slot)) == name)
+            for name in self.urls
+        }
         return Plan(self.path, self.urls, of)
 
     def with_cell(self, name: str, url: str) -> Plan:
@@ -139,7 +142,7 @@ def _checked_text(path: Path, told: Mapping[str, Any]) -> Plan:
             raise BadArguments(f"{str(path)!r}: cell {name!r} {f'has {odd[0]!r}' if odd else 'has no url'}. {_LIKE}")
         given = cell.get("slots", "")
         if not isinstance(given, str):
-            raise BadArguments(f"{str(path)!r}: the slots of cell {name!r} are a text such as \"0-511\", not {given!r}")
+            raise BadArguments(f'{str(path)!r}: the slots of cell {name!r} are a text such as "0-511", not {given!r}')
         try:
             urls[name], slots[name] = cell["url"], tuple(parsed(given))
         except BadArguments as wrong:

@@ -1,7 +1,7 @@
 """Slots: which of 1,024 a run, a conversation, a rate, a schedule or a trigger belongs to. It follows from the name alone.
 
-What stands before the first '.' or '@' decides. So a run and all below it (`report-1.search-8f3a`), its forks (`report-1.fork-2`) and
-the runs of a schedule (`report@2026-11-15T07:00:00Z`) share a slot, and who chooses ids can keep runs together: `acme.17` and
+What stands before the first '.' or '@' decides. So a run and all below it (`report-1.search-8f3a`), its forks (`report-1.fork-2`)
+and the runs of a schedule (`report@2026-11-15T07:00:00Z`) share a slot, and who chooses ids can keep runs together: `acme.17` and
 `acme.18`. A generated id says its slot itself (`report-x1ff-8f3a09bc`), so that a run can be put where its keys are counted. The
 databases compute the same (`ownership.py`); a test holds the two against each other.
 """
@@ -68,12 +68,12 @@ def check_place(id: str, root: str, agent: str, lane: Lane) -> None:
             )
         if len(keys_of(lane)) > 1:
             raise Unsupported(
-                f"agent {agent!r} is counted under {len(keys_of(lane))} keys ({', '.join(map(repr, keys_of(lane)))}), which belong to "
-                "slots that may be in two cells. Keep one of limit=, rate= and singleton=, or count on a step"
+                f"agent {agent!r} is counted under {len(keys_of(lane))} keys ({', '.join(map(repr, keys_of(lane)))}), which "
+                "belong to slots that may be in two cells. Keep one of limit=, rate= and singleton=, or count on a step"
             )
         raise Unsupported(
-            f"run {id!r} would live in slot {slot}, and is counted under {key!r} in slot {key_slot(key)}. Leave id= out: then the id "
-            "is made so that both are one slot"
+            f"run {id!r} would live in slot {slot}, and is counted under {key!r} in slot {key_slot(key)}. Leave id= out: then "
+            "the id is made so that both are one slot"
         )
 
 
@@ -84,7 +84,9 @@ def parsed(text: str) -> list[int]:
         ends = _RANGE.fullmatch(part)
         first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends is not None else (1, 0)
         if not first <= last < SLOTS:
-            raise BadArguments(f"{part!r} is no range of slots; write for example '0-511' or '7', from 0 to {SLOTS - 1}")
+            raise BadArguments(
+                f"{part!r} is no range of slots; write for example '0-511' or '7', from 0 to {SLOTS - 1}"
+            )
         again = found & set(range(first, last + 1))
         if again:
             raise BadArguments(f"slot {min(again)} is named twice in {text!r}")

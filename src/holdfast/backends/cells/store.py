@@ -1,11 +1,11 @@
 """A set of cells as one store: each question goes to the cell that can answer it, and lists are put together.
 
-Every public method of `Store` is here, in one of six ways, which the tables at the end name: it goes to the cell of its run, of its
-runs, of a name, or of a question; to the first cell, which keeps what belongs to no run; or to all that can be reached.
+Every public method of `Store` is here, in one of six ways, which the tables at the end name: it goes to the cell of its run, of
+its runs, of a name, or of a question; to the first cell, which keeps what belongs to no run; or to all that can be reached.
 
-Slots move. What was asked of a cell counts if the slot was there when the cell had answered; otherwise it is asked again where the
-slot went (`_routed`). That is right for writes too, because every method of a store is idempotent or fenced. While a slot is being
-copied those who ask for it wait.
+Slots move. What was asked of a cell counts if the slot was there when the cell had answered; otherwise it is asked again where
+the slot went (`_routed`). That is right for writes too, because every method of a store is idempotent or fenced. While a slot is
+being copied those who ask for it wait.
 
 A cell that is down raises `StoreUnavailable` for what it alone knows. Lists leave it out and say so in the log, once.
 """
@@ -89,7 +89,9 @@ class CellsStore(Store):
         self._watches: list[asyncio.Task[None]] = []
 
     @classmethod
-    def from_url(cls, url: str, *, clock: Clock | None = None, faults: Faults | None = None, name: str = "") -> CellsStore:
+    def from_url(
+        cls, url: str, *, clock: Clock | None = None, faults: Faults | None = None, name: str = ""
+    ) -> CellsStore:
         """Make a store for `cells:FILE`."""
         return cls(read_plan(url), clock=clock, faults=faults, name=name)
 
@@ -103,7 +105,9 @@ class CellsStore(Store):
         except BaseException:
             await self.close()
             raise
-        self._watches = [self._loop.create_task(self._keep_watch(name), context=self.context) for name in self.cells.made]
+        self._watches = [
+            self._loop.create_task(self._keep_watch(name), context=self.context) for name in self.cells.made
+        ]
 
     async def _keep_watch(self, name: str) -> None:
         """Look at one cell again and again; one that does not answer holds up no other."""
@@ -119,7 +123,7 @@ class CellsStore(Store):
                     await courier.carry(self.cells, self.cells.made[name])
             except HoldfastError as problem:
                 _log.warning("cell %r of %s could not be looked at; trying again: %s", name, self.url, problem)
-            except Exception:
+            except Exception:  # noqa: BLE001 - whatever it is: a cell that is not looked at any more would only seem to be there
                 _log.exception("cell %r of %s could not be looked at; trying again", name, self.url)
 
     def _heard(self, name: str, changes: Changes) -> None:
@@ -240,10 +244,14 @@ class CellsStore(Store):
     async def _all(self, what: str, call: Callable[[CellStore], Awaitable[T]]) -> list[T]:
         """Have all cells do it; `StoreUnavailable` if one cannot, because it must be the same in all. To do it again is safe."""
         if self.cells.down:
-            raise StoreUnavailable(f"{what} is kept in every cell, and one is down: {self.cells.why()}. Try again when it is back")
+            raise StoreUnavailable(
+                f"{what} is kept in every cell, and one is down: {self.cells.why()}. Try again when it is back"
+            )
         return [await call(cell) for cell in self.cells.made.values()]
 
-    async def _find(self, call: Callable[[CellStore], Awaitable[T]], found: Callable[[T], bool], missing: HoldfastError) -> tuple[CellStore, T]:
+    async def _find(
+        self, call: Callable[[CellStore], Awaitable[T]], found: Callable[[T], bool], missing: HoldfastError
+    ) -> tuple[CellStore, T]:
         """Ask all cells for what one of them has."""
         for cell, answer in await self._every(call):
             if found(answer):
@@ -307,7 +315,7 @@ class CellsStore(Store):
     async def fork(self, new: NewFork) -> tuple[RunRow, bool]:
         if slot_of(new.id) != slot_of(new.run):
             raise Unsupported(
-                f"fork {new.id!r} would be in slot {slot_of(new.id)}, and has its history from run {new.run!r} in slot {slot_of(new.run)}. "
+                f"fork {new.id!r} would be in slot {slot_of(new.id)}, and its history is that of {new.run!r} in slot {slot_of(new.run)}. "
                 f"Leave id= out, or let it begin with the run's: id='{new.run.partition('.')[0]}.{new.id}'"
             )
         return await self._routed(slot_of(new.run), lambda cell: cell.fork(new))
@@ -325,7 +333,9 @@ class CellsStore(Store):
             return None
 
         missing = UnknownApproval(f"there is no question {approval!r}")
-        cell, row = await self._find(look, lambda row: row is not None and self.cells.owners[slot_of(row.root_id)] != "", missing)
+        cell, row = await self._find(
+            look, lambda row: row is not None and self.cells.owners[slot_of(row.root_id)] != "", missing
+        )
         assert row is not None
         return cell, row
 
@@ -383,7 +393,9 @@ class CellsStore(Store):
         chosen = None if kinds is None else list(kinds)
         return await self._fed(after, limit, lambda cell, place: cell.feed_lines(place, chosen, run, limit, only))
 
-    async def _fed(self, after: int, limit: int, read: Callable[[CellStore, int], Awaitable[Sequence[Any]]]) -> list[Any]:
+    async def _fed(
+        self, after: int, limit: int, read: Callable[[CellStore, int], Awaitable[Sequence[Any]]]
+    ) -> list[Any]:
         places = self._positions.known(after)
         if places is None:
             looked = await self._every(lambda cell: cell.ask(lambda db: place_at(db, after)))
@@ -406,19 +418,29 @@ class CellsStore(Store):
         last = None if before is None else await self._deed(before)
 
         async def read(cell: CellStore) -> list[dict[str, Any]]:
-            at = ALL if last is None else await cell.ask(lambda db: _deed_before(db, cell.schema, last, before, self.cells.said[cell.cell].number))
+            at = (
+                ALL
+                if last is None
+                else await cell.ask(lambda db: _deed_before(db, last, before, self.cells.said[cell.cell].number))
+            )
             rows = await cell.audit(run, limit, by=by, actions=chosen, before=at, only=only)
             return [{**row, "id": row["id"] * _CELLS + self.cells.said[cell.cell].number} for row in rows]
 
         if run is not None:
             return await self._routed(slot_of(run), read)
         pages = await self._every(read)
-        return sorted(answers.concatenated(page for _, page in pages), key=lambda row: (row["at"], row["id"]), reverse=True)[:limit]
+        return sorted(
+            answers.concatenated(page for _, page in pages), key=lambda row: (row["at"], row["id"]), reverse=True
+        )[:limit]
 
     async def _deed(self, id: int) -> int:
         """When a deed was done, by its id here."""
         cell = next((cell for cell in self.cells.up if self.cells.said[cell.cell].number == id % _CELLS), None)
-        at = None if cell is None else await cell.ask(lambda db: db.fetchval("SELECT at FROM audit WHERE id = $1", id // _CELLS))
+        at = (
+            None
+            if cell is None
+            else await cell.ask(lambda db: db.fetchval("SELECT at FROM audit WHERE id = $1", id // _CELLS))
+        )
         if at is None:
             raise BadArguments(f"before={id}: there is no such deed, or its cell is down; begin again")
         return int(at)
@@ -442,13 +464,17 @@ class CellsStore(Store):
                 return await cell.blob(digest)
             return None
 
-        _, content = await self._find(look, lambda content: content is not None, StoreUnavailable(f"there is no value {digest!r}"))
+        _, content = await self._find(
+            look, lambda content: content is not None, StoreUnavailable(f"there is no value {digest!r}")
+        )
         assert content is not None
         return content
 
     # Triggers: what comes for one is in the cell of its name, and does what it does in others before it is done there
 
-    async def apply(self, acts: Sequence[Act], taken: DeliveryRow | None = None, *, counted: str = "") -> list[dict[str, Any]]:
+    async def apply(
+        self, acts: Sequence[Act], taken: DeliveryRow | None = None, *, counted: str = ""
+    ) -> list[dict[str, Any]]:
         for act in acts:
             if isinstance(act, StartAct):
                 new = act.create.run
@@ -459,7 +485,7 @@ class CellsStore(Store):
         done: list[dict[str, Any] | None] = [None] * len(acts)
         last = own if own is not None else (places[0] if places else 0)
         for slot in [*sorted({place for place in places if self.cells.owners[place] != self.cells.owners[last]}), last]:
-            here = [nth for nth, place in enumerate(places) if done[nth] is None and (place == slot or slot == last)]
+            here = [nth for nth, place in enumerate(places) if done[nth] is None and slot in (place, last)]
             ending = slot == last
             some = [acts[nth] for nth in here]
             told = await self._routed(
@@ -610,9 +636,11 @@ _CELLS: Final = 64  # ids of deeds are this far apart, and a cell's number is be
 _LONG: Final = 100
 
 
-async def _deed_before(db: Any, schema: str, at: int, before: int, number: int) -> int:
+async def _deed_before(db: Any, at: int, before: int, number: int) -> int:
     """The id in this cell behind which deeds are that were done later than one of any cell."""
-    last = await db.fetchval("SELECT coalesce(max(id), 0) FROM audit WHERE at < $1 OR (at = $1 AND id * 64 + $2 < $3)", at, number, before)
+    last = await db.fetchval(
+        "SELECT coalesce(max(id), 0) FROM audit WHERE at < $1 OR (at = $1 AND id * 64 + $2 < $3)", at, number, before
+    )
     return int(last) + 1
 
 
@@ -637,7 +665,9 @@ def _of_runs(name: str, merge: Callable[[Sequence[Any]], Any]) -> Any:
             if cell is None or not cell.is_open or name_of in self.cells.down:
                 continue  # they are of a list, which leaves them out
             with contextlib.suppress(StoreUnavailable):
-                found.append(await self._within(cell, getattr(cell, name)([run for some in by_slot.values() for run in some])))
+                found.append(
+                    await self._within(cell, getattr(cell, name)([run for some in by_slot.values() for run in some]))
+                )
         return merge(found)
 
     return method
@@ -659,13 +689,15 @@ def _at_home(name: str) -> Any:
 
 def _of_all(name: str, merge: Callable[[Sequence[Any]], Any]) -> Any:
     async def method(self: CellsStore, *args: Any, **named: Any) -> Any:
-        args = tuple(list(each) if isinstance(each, Iterable) and not isinstance(each, (str, Mapping)) else each for each in args)
+        args = tuple(
+            list(each) if isinstance(each, Iterable) and not isinstance(each, (str, Mapping)) else each for each in args
+        )
         return merge([found for _, found in await self._every(lambda cell: getattr(cell, name)(*args, **named))])
 
     return method
 
 
-def _refused(name: str) -> Any:
+def _refused() -> Any:
     async def method(self: CellsStore, *_: Any, **__: Any) -> NoReturn:
         raise Unsupported(self._each())
 
@@ -680,26 +712,92 @@ def _in_a_worker(name: str) -> Any:
 
 
 _BY_AT: Final = answers.ordered(lambda row: row.at, backwards=True)
-OF_RUN: Final = (
-    "journal outline lines lines_at outline_of begun_before worker_at events_at inputs_between last_of_kind last_request send inbox"
-    " last_messages count_messages whole_inbox voted spent_by purses conversations_held pieces streams stream_sizes former former_result"
-    " origin below journal_below keys_like belongings members note_copy halt_forsaken call_off_move moved came imported_from delete"
-    " pause cancel resume sees_run family_size open_below"
-).split()
+OF_RUN: Final = [
+    "journal",
+    "outline",
+    "lines",
+    "lines_at",
+    "outline_of",
+    "begun_before",
+    "worker_at",
+    "events_at",
+    "inputs_between",
+    "last_of_kind",
+    "last_request",
+    "send",
+    "inbox",
+    "last_messages",
+    "count_messages",
+    "whole_inbox",
+    "voted",
+    "spent_by",
+    "purses",
+    "conversations_held",
+    "pieces",
+    "streams",
+    "stream_sizes",
+    "former",
+    "former_result",
+    "origin",
+    "below",
+    "journal_below",
+    "keys_like",
+    "belongings",
+    "members",
+    "note_copy",
+    "halt_forsaken",
+    "call_off_move",
+    "moved",
+    "came",
+    "imported_from",
+    "delete",
+    "pause",
+    "cancel",
+    "resume",
+    "sees_run",
+    "family_size",
+    "open_below",
+]
 OF_RUNS: Final[dict[str, Callable[[Sequence[Any]], Any]]] = {
     **dict.fromkeys(("spent", "spent_with_steps", "progress", "present", "open_calls"), answers.united),
     **dict.fromkeys(("these_runs", "forks"), answers.concatenated),
     "parts_of": lambda found: set().union(*found),
 }
-OF_NAME: Final = (
-    "said fill_conversation delete_conversation steer_schedule delete_schedule begin_at schedule"
-    " trigger note_taken note_broker replay_delivery dismiss_delivery replay_dead delete_trigger deliveries delivery files see_files"
-    " prune_files"
-).split()
-OF_KEY: Final = "take_turn use_late pause_rate charge closed".split()
-AT_HOME: Final = (
-    "begin_session session use_once end_sessions_of end_session add_token use_token revoke_tokens token tokens store_id"
-).split()
+OF_NAME: Final = [
+    "said",
+    "fill_conversation",
+    "delete_conversation",
+    "steer_schedule",
+    "delete_schedule",
+    "begin_at",
+    "schedule",
+    "trigger",
+    "note_taken",
+    "note_broker",
+    "replay_delivery",
+    "dismiss_delivery",
+    "replay_dead",
+    "delete_trigger",
+    "deliveries",
+    "delivery",
+    "files",
+    "see_files",
+    "prune_files",
+]
+OF_KEY: Final = ["take_turn", "use_late", "pause_rate", "charge", "closed"]
+AT_HOME: Final = [
+    "begin_session",
+    "session",
+    "use_once",
+    "end_sessions_of",
+    "end_session",
+    "add_token",
+    "use_token",
+    "revoke_tokens",
+    "token",
+    "tokens",
+    "store_id",
+]
 OF_ALL: Final[dict[str, Callable[[Sequence[Any]], Any]]] = {
     "worker_ids": lambda found: list(dict.fromkeys(answers.concatenated(found))), "notifications": lambda found: found[0],
     "agents": answers.published, "queues_taken": answers.queues, "count_workers": max, "fleet_workers": lambda found: list(
@@ -708,16 +806,43 @@ OF_ALL: Final[dict[str, Callable[[Sequence[Any]], Any]]] = {
     "count_runs": answers.nested, "census": answers.census, "question_ages": answers.ages,
     "recent_runs": answers.concatenated, "runs_beginning": answers.ordered(lambda row: row[0]),
     "stuck": answers.ordered(lambda row: (row.updated_at if row.due_at is None else row.due_at, row.id)),
-    "would_prune": answers.concatenated, "taken": answers.summed, "absences": answers.united, "tally_deliveries": answers.concatenated,
+    "would_prune": answers.concatenated, "taken": answers.summed, "absences": answers.united,
+    "tally_deliveries": answers.concatenated,
     "paused_rates": answers.ordered(lambda row: -row[1]), "parts": answers.united, "notification": lambda found: found[0],
 }  # fmt: skip
-REFUSED: Final = "backup restore move moved_content take_back confirm import_bundle imported".split()
-IN_A_WORKER: Final = (
-    "claim next_due let_in publish refuse reconsider count_minute tell_calls take_slot leave_slot declare_schedules begin_due"
-    " next_schedule declare_triggers next_delivery claim_deliveries fail_delivery leave_delivery recall_deliveries prune_deliveries"
-    " give_up_messages declare_subscriptions next_announcement pass_on prune_announcements end_gatherings recall_gatherings find_file"
-    " tell_events tell"
-).split()
+REFUSED: Final = ["backup", "restore", "move", "moved_content", "take_back", "confirm", "import_bundle", "imported"]
+IN_A_WORKER: Final = [
+    "claim",
+    "next_due",
+    "let_in",
+    "publish",
+    "refuse",
+    "reconsider",
+    "count_minute",
+    "tell_calls",
+    "take_slot",
+    "leave_slot",
+    "declare_schedules",
+    "begin_due",
+    "next_schedule",
+    "declare_triggers",
+    "next_delivery",
+    "claim_deliveries",
+    "fail_delivery",
+    "leave_delivery",
+    "recall_deliveries",
+    "prune_deliveries",
+    "give_up_messages",
+    "declare_subscriptions",
+    "next_announcement",
+    "pass_on",
+    "prune_announcements",
+    "end_gatherings",
+    "recall_gatherings",
+    "find_file",
+    "tell_events",
+    "tell",
+]
 
 for _name in OF_RUN:
     setattr(CellsStore, _name, _of_run(_name))
@@ -732,7 +857,7 @@ for _name in AT_HOME:
 for _name, _merge in OF_ALL.items():
     setattr(CellsStore, _name, _of_all(_name, _merge))
 for _name in REFUSED:
-    setattr(CellsStore, _name, _refused(_name))
+    setattr(CellsStore, _name, _refused())
 for _name in IN_A_WORKER:
     setattr(CellsStore, _name, _in_a_worker(_name))
 CellsStore.__abstractmethods__ = frozenset()  # those of the tables are there

@@ -1,7 +1,7 @@
 """A worker over cells: one worker for each cell, in one process and with one set of code.
 
-Each claims, carries and writes in its own cell, so a cell that is down stops its own. The room for runs is divided: a cell that is busy,
-or whose runs cannot be written, takes no room from the others. What is declared (schedules, triggers) is served by the
+Each claims, carries and writes in its own cell, so a cell that is down stops its own. The room for runs is divided: a cell that
+is busy, or whose runs cannot be written, takes no room from the others. What is declared (schedules, triggers) is served by the
 worker of the cell that its name belongs to.
 
 When a slot is about to move, its runs are given back at their next safe point, and are not claimed here any more.
@@ -158,8 +158,8 @@ def check_served(spec: AgentSpec) -> None:
     """Refuse an agent that declares what cells have not: `Unsupported`."""
     if spec.schedule is not None and (spec.flow.limit or spec.flow.rate or spec.flow.singleton is not None):
         raise Unsupported(
-            f"agent {spec.name!r} declares schedule= beside limit=, rate= or singleton=: its runs are begun in the cell of the schedule, "
-            "and counted in that of their key. Keep one of them, or count on a step with rate="
+            f"agent {spec.name!r} declares schedule= beside limit=, rate= or singleton=: its runs are begun in the cell of the "
+            "schedule, and counted in that of their key. Keep one of them, or count on a step with rate="
         )
     for value in reached(spec.fn):
         if not isinstance(value, Step):
@@ -168,4 +168,6 @@ def check_served(spec: AgentSpec) -> None:
         if value.spec.transaction is not None:
             raise Unsupported(f"{of}transaction=. {NO_TRANSACTION}")
         if value.spec.flow is not None and value.spec.flow.limit is not None:
-            raise Unsupported(f"{of}limit=, which counts bodies in all cells, and no database knows them all; use rate=")
+            raise Unsupported(
+                f"{of}limit=, which counts bodies in all cells, and no database knows them all; use rate="
+            )

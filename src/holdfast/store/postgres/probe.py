@@ -1,8 +1,8 @@
 """The probe: does a server that speaks PostgreSQL's protocol have what this store relies on?
 
-Some say yes and do nothing. A lock of a session that two sessions have at once would let a live worker be taken for dead, and its runs
-be carried twice; a notification that nobody hears would leave wake-ups to the poll. So both are tried, with two sessions, before
-anything is created. A pooler that gives each transaction another session fails in the same way.
+Some say yes and do nothing. A lock of a session that two sessions have at once would let a live worker be taken for dead, and its
+runs be carried twice; a notification that nobody hears would leave wake-ups to the poll. So both are tried, with two sessions,
+before anything is created. A pooler that gives each transaction another session fails in the same way.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ async def _hears(one: Connection, other: Connection, channel: str) -> bool:
 
     try:
         await one.add_listener(channel, hear)
-        await other.execute(f"SELECT pg_notify('{channel}', '')")  # noqa: S608 - a word of ours
+        await other.execute(f"SELECT pg_notify('{channel}', '')")
         async with asyncio.timeout(_HEARD_S):
             await heard.wait()
     except (TimeoutError, asyncpg.SyntaxOrAccessError, asyncpg.FeatureNotSupportedError):
@@ -63,7 +63,8 @@ async def _hears(one: Connection, other: Connection, channel: str) -> bool:
 
 def _lacks(url: str, what: str) -> StoreUnavailable:
     return StoreUnavailable(
-        f"{url!r} speaks PostgreSQL's protocol and lacks {what}. Holdfast cannot tell there which workers are alive. Use PostgreSQL "
-        "itself, or a service that is one; CockroachDB is not, and a pooler must keep a session for each client (pool_mode=session)",
+        f"{url!r} speaks PostgreSQL's protocol and lacks {what}. Holdfast cannot tell there which workers are alive. Use "
+        "PostgreSQL itself, or a service that is one; CockroachDB is not, and a pooler must keep a session for each client "
+        "(pool_mode=session)",
         lasting=True,
     )

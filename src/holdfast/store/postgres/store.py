@@ -53,7 +53,13 @@ class PostgresStore(Store):
     """A `Store` in a schema of a PostgreSQL database. Open it in the loop that uses it."""
 
     def __init__(
-        self, options: Options, *, clock: Clock | None = None, faults: Faults | None = None, name: str = "", worker: str = ""
+        self,
+        options: Options,
+        *,
+        clock: Clock | None = None,
+        faults: Faults | None = None,
+        name: str = "",
+        worker: str = "",
     ) -> None:
         super().__init__(clock if clock is not None else DatabaseClock(), name, worker)
         self.url, self.inputs, self._options = options.shown, options.inputs, options
