@@ -116,7 +116,7 @@ async def test_a_slot_moves_under_load(cells_url, tmp_path):  # noqa: F811
                 assert await hf.get(name).result(timeout="300s") == work.expected(30)
             recorded = await outcomes(hf, names + aside)
             async with inventory.opened(cells_url) as store:
-                assert (await inventory.check(store))[1] == []
+                assert (await inventory.check(store)).wrong == []
     finally:
         fleet.stop()
     assert len(recorded) == 12 * (30 + 6)
@@ -146,7 +146,7 @@ async def test_a_mover_is_killed_behind_each_step(step, cells_url, tmp_path):  #
             assert hf.store.cells.owners[slot] == (origin if moves.STEPS.index(step) < 3 else to)
             recorded = await outcomes(hf, names)
             async with inventory.opened(cells_url) as store:
-                assert (await inventory.check(store))[1] == []
+                assert (await inventory.check(store)).wrong == []
     finally:
         fleet.stop()
     assert begun_again(tmp_path, recorded) == ([], [])

@@ -147,15 +147,17 @@ async def _check(url: str, *, as_json: bool) -> int:
     from holdfast.backends.cells.inventory import check, opened
 
     async with opened(url) as store:
-        done, wrong = await check(store)
+        found = await check(store)
         many = len(store.made)
     if as_json:
-        print_json({"done": done, "wrong": wrong})
+        print_json(dataclasses.asdict(found))
     else:
-        for each in done:
+        for each in found.mended:
             say(f"Mended: {each}.", "yellow")
-        for each in wrong:
+        for each in found.notes:
+            say(f"Note: {each}.", "yellow")
+        for each in found.wrong:
             answer(f"Wrong: {each}.", "red")
-        if not wrong:
+        if not found.wrong:
             answer(f"{many} cell{'' if many == 1 else 's'}, 1,024 slots: each has one owner, and nothing is under way.")
-    return 1 if wrong else 0
+    return 1 if found.wrong else 0

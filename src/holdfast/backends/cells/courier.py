@@ -8,6 +8,7 @@ at the destination (`inbound`) keeps it from being carried further. For a cell t
 # ruff: noqa: S608 - names of our own schemas, and numbers of slots
 from __future__ import annotations
 
+import functools
 from typing import Any, Final
 
 from holdfast.backends.cells.cell import CellStore
@@ -33,11 +34,17 @@ async def carry(store: Cells, cell: CellStore) -> None:
             await _deliver(other, row)
             sent.add(other.cell)
         if sent >= others:
-            query = f'DELETE FROM "{cells}".outbox WHERE id = $1'
-            await cell.ask(lambda db, query=query, row=row: db.execute(query, row["id"]))
+            await cell.ask(functools.partial(_forget, cells=cells, id=row["id"]))
         elif sent != set(row["sent"]):
-            query = f'UPDATE "{cells}".outbox SET sent = $2 WHERE id = $1'
-            await cell.ask(lambda db, query=query, row=row, sent=sent: db.execute(query, row["id"], sorted(sent)))
+            await cell.ask(functools.partial(_note, cells=cells, id=row["id"], sent=sorted(sent)))
+
+
+async def _forget(db: Any, cells: str, id: str) -> None:
+    await db.execute(f'DELETE FROM "{cells}".outbox WHERE id = $1', id)
+
+
+async def _note(db: Any, cells: str, id: str, sent: list[str]) -> None:
+    await db.execute(f'UPDATE "{cells}".outbox SET sent = $2 WHERE id = $1', id, sent)
 
 
 async def _deliver(there: CellStore, row: Any) -> None:

@@ -3,6 +3,7 @@
 # ruff: noqa: S608 - names of our own schemas, and numbers of slots
 from __future__ import annotations
 
+import functools
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -123,12 +124,21 @@ async def move(
     """Move slots, one after the other, and write the file anew after each."""
     async with opened(url) as store:
         for slot in slots:
-            done(await moves.move(store, slot, to, grace_s=grace_s, tell=lambda step, slot=slot: tell(slot, step)))
+            done(await moves.move(store, slot, to, grace_s=grace_s, tell=functools.partial(tell, slot)))
             store.plan.divided(store.owners).write()
 
 
-async def check(store: Cells) -> tuple[list[str], list[str]]:
-    """Finish what dead movers left, then look for what is wrong; returns what was done, and what is wrong."""
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Findings of a check: what dead movers left and was finished, what is good to know, and what is wrong."""
+
+    mended: list[str]
+    notes: list[str]
+    wrong: list[str]
+
+
+async def check(store: Cells) -> Findings:
+    """Finish what dead movers left, then look for what is wrong."""
     done, wrong = await moves.mend(store), [f"cell {name!r} is down: {why}" for name, why in store.down.items()]
     owners: dict[int, list[str]] = {}
     times: dict[str, int] = {}
@@ -138,7 +148,7 @@ async def check(store: Cells) -> tuple[list[str], list[str]]:
                 owners.setdefault(held.slot, []).append(cell.cell)
             if held.state in ("leaving", "frozen"):
                 wrong.append(f"slot {held.slot} is on its way from cell {cell.cell!r} to {held.other!r}")
-        strays, now = await cell.ask(lambda db, cell=cell: _strays(db, cell.schema))
+        strays, now = await cell.ask(functools.partial(_strays, store=cell.schema))
         times[cell.cell] = now
         if strays:
             wrong.append(f"cell {cell.cell!r} has {strays} runs of slots that it does not own")
@@ -157,7 +167,7 @@ async def check(store: Cells) -> tuple[list[str], list[str]]:
         wrong.append(
             f"the clocks of the databases are {(max(times.values()) - min(times.values())) / 1000:.1f} s apart"
         )
-    return done, wrong
+    return Findings(done, notes, wrong)
 
 
 async def _strays(db: Any, store: str) -> tuple[int, int]:

@@ -138,8 +138,8 @@ def _checked_text(path: Path, told: Mapping[str, Any]) -> Plan:
     urls, slots = {}, {}
     for name, cell in cells.items():
         if not isinstance(cell, dict) or cell.keys() - _FIELDS or not isinstance(cell.get("url"), str):
-            odd = sorted(cell.keys() - _FIELDS) if isinstance(cell, dict) else []
-            raise BadArguments(f"{str(path)!r}: cell {name!r} {f'has {odd[0]!r}' if odd else 'has no url'}. {_LIKE}")
+            more = sorted(cell.keys() - _FIELDS) if isinstance(cell, dict) else []
+            raise BadArguments(f"{str(path)!r}: cell {name!r} {f'has {more[0]!r}' if more else 'has no url'}. {_LIKE}")
         given = cell.get("slots", "")
         if not isinstance(given, str):
             raise BadArguments(f'{str(path)!r}: the slots of cell {name!r} are a text such as "0-511", not {given!r}')

@@ -59,7 +59,7 @@ _MOVING_S: Final = 60.0  # that a caller without a deadline waits for a slot tha
 _LOOK_S: Final = 0.02
 
 
-class _Clock:
+class _Clock(Clock):
     """The time of the first cell that can be reached."""
 
     def __init__(self, cells: Callable[[], Iterable[CellStore]]) -> None:
@@ -315,7 +315,7 @@ class CellsStore(Store):
     async def fork(self, new: NewFork) -> tuple[RunRow, bool]:
         if slot_of(new.id) != slot_of(new.run):
             raise Unsupported(
-                f"fork {new.id!r} would be in slot {slot_of(new.id)}, and its history is that of {new.run!r} in slot {slot_of(new.run)}. "
+                f"fork {new.id!r} would be in slot {slot_of(new.id)}, and its run {new.run!r} is in slot {slot_of(new.run)}. "
                 f"Leave id= out, or let it begin with the run's: id='{new.run.partition('.')[0]}.{new.id}'"
             )
         return await self._routed(slot_of(new.run), lambda cell: cell.fork(new))
@@ -418,13 +418,11 @@ class CellsStore(Store):
         last = None if before is None else await self._deed(before)
 
         async def read(cell: CellStore) -> list[dict[str, Any]]:
-            at = (
-                ALL
-                if last is None
-                else await cell.ask(lambda db: _deed_before(db, last, before, self.cells.said[cell.cell].number))
-            )
+            number, at = self.cells.said[cell.cell].number, ALL
+            if last is not None:
+                at = await cell.ask(functools.partial(_deed_before, at=last, before=before or 0, number=number))
             rows = await cell.audit(run, limit, by=by, actions=chosen, before=at, only=only)
-            return [{**row, "id": row["id"] * _CELLS + self.cells.said[cell.cell].number} for row in rows]
+            return [{**row, "id": row["id"] * _CELLS + number} for row in rows]
 
         if run is not None:
             return await self._routed(slot_of(run), read)
@@ -488,12 +486,9 @@ class CellsStore(Store):
             here = [nth for nth, place in enumerate(places) if done[nth] is None and slot in (place, last)]
             ending = slot == last
             some = [acts[nth] for nth in here]
+            ended, counts = (taken, counted) if ending else (None, "")
             told = await self._routed(
-                slot,
-                lambda cell, some=some, ending=ending: cell.apply(
-                    some, taken if ending else None, counted=counted if ending else ""
-                ),
-                fenced=True,
+                slot, functools.partial(CellStore.apply, acts=some, taken=ended, counted=counts), fenced=True
             )
             for nth, each in zip(here, told, strict=True):
                 done[nth] = each

@@ -316,7 +316,7 @@ class TemporalStore(Store):
 
     async def approvals(
         self, *, run: str | None = None, approval: str | None = None, statuses: Iterable[str] = ("open",), limit: int = 100,
-        after: str | None = None, only: Mapping[str, str] | None = None,
+        after: str | None = None, at: int | None = None, only: Mapping[str, str] | None = None,
     ) -> list[ApprovalRow]:  # fmt: skip
         wanted = list(statuses)
         if approval is not None:
@@ -325,7 +325,9 @@ class TemporalStore(Store):
             await self._refresh_family(run)
         else:
             await self._list(" AND HoldfastQuestions IS NOT NULL AND ExecutionStatus = 'Running'")
-        return await super().approvals(run=run, approval=approval, statuses=wanted, limit=limit, after=after, only=only)
+        return await super().approvals(
+            run=run, approval=approval, statuses=wanted, limit=limit, after=after, at=at, only=only
+        )
 
     async def _find_question(self, approval: str) -> None:
         """Bring the run that asks this into the mirror."""

@@ -1,0 +1,57 @@
+"""`holdfast cells`: as an operator begins a set, adds to it, moves slots and looks at it."""
+
+import json
+
+import pytest
+from tests.cells import cell_urls  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_set_is_begun_extended_and_divided(cli, cell_urls):  # noqa: F811
+    db = ("--db", "cells:cells.toml")
+    first = cli("cells", "add", "a", cell_urls["a"], *db)
+    assert first.output == "cells.toml begins with cell a, which has all 1,024 slots.\n"
+    second = cli("cells", "add", "b", cell_urls["b"], *db)
+    assert "has no slot yet" in second.output
+    assert "holdfast cells move SLOTS --to b --db cells:cells.toml" in second.output
+    moved = cli("cells", "move", "1000-1002", "--to", "b", *db)
+    assert moved.exit_code == 0, moved.output
+    assert [line.partition(";")[0] for line in moved.stdout.splitlines()] == [
+        f"Slot {n}: 0 runs from a to b" for n in (1000, 1001, 1002)
+    ]
+    listed = cli.json("cells", "list", *db)
+    assert [(cell["name"], len(cell["slots"]), cell["down"]) for cell in listed] == [("a", 1021, ""), ("b", 3, "")]
+    shown = cli("cells", "list", *db)
+    assert "1000-1002 (3)" in shown.output
+    assert 'slots = "1000-1002"' in (cli.folder / "cells.toml").read_text()
+    checked = cli("cells", "check", *db)
+    assert (checked.exit_code, checked.stdout) == (
+        0,
+        "2 cells, 1,024 slots: each has one owner, and nothing is under way.\n",
+    )
+    assert json.loads(cli("cells", "check", *db, "--json").stdout) == {"mended": [], "notes": [], "wrong": []}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["list"], "names no cells"),
+        (["list", "--db", "cells:none.toml"], "there is no file 'none.toml'"),
+        (["add", "a", "--db", "cells:x.toml"], "say which: holdfast cells add NAME"),
+        (["add", "a", "sqlite:x.db", "--db", "cells:x.toml"], "A cell is a PostgreSQL database"),
+        (["move", "7", "--db", "cells:x.toml"], "say which, and where to"),
+        (["move", "7-9999", "--to", "b", "--db", "cells:x.toml"], "is no range of slots"),
+    ],
+)
+def test_what_cannot_be_done_says_what_to_write(cli, words, says):
+    told = cli("cells", *words)
+    assert told.exit_code not in (0, 1)
+    assert says in " ".join(told.output.split())
+
+
+def test_a_database_is_added_once(cli, cell_urls):  # noqa: F811
+    db = ("--db", "cells:cells.toml")
+    cli("cells", "add", "a", cell_urls["a"], *db)
+    assert "has a cell 'a' already" in " ".join(cli("cells", "add", "a", cell_urls["b"], *db).output.split())
+    assert "are one database" in " ".join(cli("cells", "add", "b", cell_urls["a"], *db).output.split())
