@@ -1,7 +1,8 @@
 """Throughput of one cell of two while the other is alive and when it is dead: `python benchmarks/cells.py --quick`.
 
-Two PostgreSQL servers, one worker process over both. Runs of the first cell are measured in rounds, in turn with the second server up and
-killed. What is told is the ratio; and what two cells cost against one plain PostgreSQL store, as processor time of this process per step.
+Two PostgreSQL servers, one worker process over both. Runs of the first cell are measured in rounds, in turn with the second server
+up and killed. What is told is the ratio; and what two cells cost against one plain PostgreSQL store, as processor time of this
+process per step.
 """
 
 from __future__ import annotations
@@ -73,11 +74,11 @@ async def main(rounds: int, runs: int, steps: int) -> None:
                     alive.append(speed)
                     cells.append(cost)
                     servers["b"].kill()
-                    while not hf.store.cells.down:
+                    while not hf.store.cells.down:  # noqa: ASYNC110 - nobody tells
                         await asyncio.sleep(0.05)
                     dead.append((await measure(hf, owner, runs, steps))[0])
                     servers["b"].start()
-                    while hf.store.cells.down:
+                    while hf.store.cells.down:  # noqa: ASYNC110
                         await asyncio.sleep(0.05)
         finally:
             for server in servers.values():

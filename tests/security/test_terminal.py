@@ -93,8 +93,9 @@ WORDS = {
     "key": [["key", "new", SHORT], ["key", "show", SHORT], ["key", "trust", SHORT], ["key", "add", SHORT], ["key", "list"]],
     "backup": [["backup", f"{SHORT.replace('/', '')}.db"], ["backup", f"none/{SHORT}"]],
     "restore": [["restore", SHORT, "--db", "sqlite:new.db"]],
-    "cells": [["cells", "list"], ["cells", "list", "--db", f"cells:{SHORT}"], ["cells", "move", SHORT, "--to", SHORT, "--db", "cells:x"],
-              ["cells", "add", SHORT, SHORT, "--db", "cells:x"], ["cells", "check", "--db", f"cells:{SHORT}"]],
+    "cells": [["cells", "list"], ["cells", "list", "--db", f"cells:{SHORT}"],
+              ["cells", "move", SHORT, "--to", SHORT, "--db", "cells:x"], ["cells", "add", SHORT, SHORT, "--db", "cells:x"],
+              ["cells", "check", "--db", f"cells:{SHORT}"]],
 }  # fmt: skip
 EXACT = [("run", "new"), ("tail", "--stream")]  # what goes into a pipe is the value, for programs
 

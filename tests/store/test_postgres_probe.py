@@ -1,7 +1,7 @@
 """A server that speaks PostgreSQL's protocol and lacks what the store relies on is refused before anything is created.
 
-CockroachDB is such a server: its advisory locks always say yes, and it has no LISTEN. Here a real PostgreSQL stands behind a proxy that
-puts other functions in the place of its own: one that says yes to every lock, and one that tells nobody.
+CockroachDB is such a server: its advisory locks always say yes, and it has no LISTEN. Here a real PostgreSQL stands behind a proxy
+that puts other functions in the place of its own: one that says yes to every lock, and one that tells nobody.
 """
 
 import asyncio
@@ -64,6 +64,6 @@ async def test_a_server_without_what_we_rely_on_is_refused(lacks, postgres_serve
 
 
 async def test_postgresql_itself_passes(postgres_server, postgres_url):
-    async with proxy(postgres_server, b"nothing", b"nothing") as url:
-        async with holdfast.open(f"{url}?schema={urlsplit(postgres_url).query.partition('=')[2]}") as hf:
-            assert await hf.runs() == []
+    schema = urlsplit(postgres_url).query.partition("=")[2]
+    async with proxy(postgres_server, b"nothing", b"nothing") as url, holdfast.open(f"{url}?schema={schema}") as hf:
+        assert await hf.runs() == []

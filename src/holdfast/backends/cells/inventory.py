@@ -159,10 +159,11 @@ async def check(store: Cells) -> Findings:
     if missing and not store.down:
         wrong.append(f"slots {spelled(missing)} are owned by no cell")
     stale = [slot for slot, names in owners.items() if len(names) == 1 and store.plan.owner(slot) != names[0]]
-    if stale:
-        wrong.append(
-            f"{str(store.plan.path)!r} is older than the databases: it gives slots {spelled(stale)} to other cells"
-        )
+    notes = (
+        [f"{str(store.plan.path)!r} is older than the databases, and gives slots {spelled(stale)} to other cells"]
+        if stale
+        else []
+    )
     if times and max(times.values()) - min(times.values()) > _FAR_MS:
         wrong.append(
             f"the clocks of the databases are {(max(times.values()) - min(times.values())) / 1000:.1f} s apart"
