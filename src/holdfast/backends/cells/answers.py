@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 
 from holdfast.backends.cells.places import Places, Positions
 from holdfast.store.approvals import QuestionAges
-from holdfast.store.fleet import MinuteRow, RateRow, UnservedRow
+from holdfast.store.fleet import MinuteRow, RateRow, UnservedRow, WorkerRow
 from holdfast.store.runs import Census, Counts, Order
 from holdfast.words.model import Event, Published, RunRow
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Event)
+_SUMS = ("running", "limit")  # of what a worker says of itself
 
 
 # The feed
@@ -111,6 +112,20 @@ def minutes(pages: Sequence[Sequence[MinuteRow]]) -> list[MinuteRow]:
             row.at, before.steps + row.steps, before.ended + row.ended, before.failed + row.failed
         )
     return [found[at] for at in sorted(found)]
+
+
+def workers(pages: Sequence[Sequence[WorkerRow]]) -> list[WorkerRow]:
+    """Workers by their ids: each is in every cell, carries runs of each, and says in each what it did in all."""
+    found: dict[str, WorkerRow] = {}
+    for row in concatenated(pages):
+        before = found.get(row.id)
+        sums = (
+            {}
+            if before is None
+            else {name: before.load.get(name, 0) + row.load[name] for name in _SUMS if name in row.load}
+        )
+        found[row.id] = replace(row, load={**row.load, **sums})
+    return list(found.values())
 
 
 def unserved(pages: Sequence[Sequence[UnservedRow]]) -> list[UnservedRow]:

@@ -45,6 +45,7 @@ class CellStore(PostgresStore):
         self.leaving: frozenset[int] = frozenset()  # slots whose runs are not carried any more
         self.rate_store: Callable[[str], CellStore] = lambda _: self
         self.owns: Callable[[str], bool] = lambda _: True
+        self.tells_minutes: Callable[[], bool] = lambda: True
         self._roots: dict[str, str] = {}  # of the runs here whose ids do not tell it
         self._asking: Connection | None = None
         self._turn = asyncio.Lock()
@@ -80,9 +81,9 @@ class CellStore(PostgresStore):
         except TROUBLE as error:
             raise StoreUnavailable(f"cell {self.cell!r} does not answer: {self._told(error)}") from None
 
-    async def holding(self, slot: int) -> Holding | None:
+    async def holding(self, slot: int, within_s: float | None = None) -> Holding | None:
         """Read how a slot stands here."""
-        return await self.ask(lambda db: ownership.state_of(db, self.schema, slot))
+        return await self.ask(lambda db: ownership.state_of(db, self.schema, slot), within_s)
 
     async def close(self) -> None:
         await super().close()
@@ -170,6 +171,10 @@ class CellStore(PostgresStore):
         raise Unsupported(
             f"limit= of a step ({key!r}) counts bodies in all cells, and no database knows them all; use rate="
         )
+
+    async def count_minute(self, at: int, steps: int, ended: int, failed: int) -> None:
+        if self.tells_minutes():  # one of them is enough: the worker of each cell would say what all of them did
+            await super().count_minute(at, steps, ended, failed)
 
     # A schedule is begun where its name belongs
 

@@ -46,6 +46,7 @@ class Cells:
     def _make(self, name: str) -> CellStore:
         cell = CellStore(name, self.plan.urls[name], self.worker, clock=self._clock, faults=self._faults)
         cell.rate_store, cell.owns = self.of_key, functools.partial(self.owns, name)
+        cell.tells_minutes = lambda: self.up[:1] == [cell]
         return cell
 
     # Life
@@ -114,7 +115,9 @@ class Cells:
         return said
 
     async def close(self) -> None:
-        """Close all that were opened."""
+        """Close all that were opened. One that is down keeps nobody waiting: its leases end by themselves."""
+        for name in self.down:
+            self.made[name].abandon()
         await asyncio.gather(*(cell.close() for cell in self.made.values()))
 
     def abandon(self) -> None:

@@ -192,7 +192,7 @@ class CellsStore(Store):
                 if not isinstance(error, HoldfastError) and ownership.described(error) != FENCED:
                     raise
                 refused = error
-            held = await cell.holding(slot)
+            held = await cell.holding(slot, max(until - time.monotonic(), PATIENCE_S))
             if held is not None and held.state in ("owned", "leaving"):
                 if refused is None:
                     return answer
@@ -795,8 +795,7 @@ AT_HOME: Final = [
 ]
 OF_ALL: Final[dict[str, Callable[[Sequence[Any]], Any]]] = {
     "worker_ids": lambda found: list(dict.fromkeys(answers.concatenated(found))), "notifications": lambda found: found[0],
-    "agents": answers.published, "queues_taken": answers.queues, "count_workers": max, "fleet_workers": lambda found: list(
-        {row.id: row for page in found for row in page}.values()),
+    "agents": answers.published, "queues_taken": answers.queues, "count_workers": max, "fleet_workers": answers.workers,
     "lost_workers": _BY_AT, "minutes": answers.minutes, "unserved": answers.unserved, "busy_rates": answers.rates,
     "count_runs": answers.nested, "census": answers.census, "question_ages": answers.ages,
     "recent_runs": answers.concatenated, "runs_beginning": answers.ordered(lambda row: row[0]),
