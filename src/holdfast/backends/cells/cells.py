@@ -22,6 +22,7 @@ from holdfast.words.clock import Clock
 from holdfast.words.harmless import logger
 
 _log = logger("holdfast.store")
+_ORDER: Final = ("leaving", "frozen", "gone", "owned")  # of one epoch: a move, and where it came to
 PATIENCE_S: Final = 2.0  # that a list, or a look, waits for a cell
 
 
@@ -34,7 +35,7 @@ class Cells:
         self.made = {name: self._make(name) for name in plan.urls}
         self.said: dict[str, Cell] = {}  # what each database says of itself, once it was reached
         self.owners = {slot: plan.owner(slot) for slot in range(SLOTS)}
-        self._epochs: dict[int, int] = {}
+        self._ranks: dict[int, int] = {}  # of what was believed last of each slot
         self.down: dict[str, str] = {}  # cells that cannot be reached, and why
         self._opened = False
         # How each is opened: why nothing may be written, how long a reader waits, and who hears of changes.
@@ -197,8 +198,7 @@ class Cells:
     def learn(self, name: str, holdings: Iterable[Holding]) -> None:
         """Believe a database: it has a slot, or gave it to another cell."""
         for held in holdings:
-            here = held.state != "gone"
-            rank = 2 * held.epoch + here  # of one move, where it arrived tells more than where it left
-            if rank > self._epochs.get(held.slot, 0):
-                self._epochs[held.slot] = rank
-                self.owners[held.slot] = name if here else held.other or self.owners[held.slot]
+            rank = len(_ORDER) * held.epoch + _ORDER.index(held.state)
+            if rank > self._ranks.get(held.slot, -1):
+                self._ranks[held.slot] = rank
+                self.owners[held.slot] = name if held.state != "gone" else held.other or self.owners[held.slot]

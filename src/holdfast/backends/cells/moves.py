@@ -365,6 +365,11 @@ async def arrive(db: Connection, cell: CellStore, slot: int) -> None:
                 content += await db.fetchval(f"SELECT content {parcel} AND place = $2", slot, place)
             await _put(db, cells, table, json.loads(listed), bytes(content))
         await db.execute(f'DELETE FROM "{cells}".parcels WHERE slot = $1', slot)
+        # A run that was running when it was frozen has lost its owner, and is taken over now and not when a lease is over.
+        await db.execute(
+            f"UPDATE runs SET lease_owner = 'moved', due_at = $2 WHERE status = 'running' AND \"{cells}\".slot_of(root_id) = $1",
+            slot, cell.clock.now(),
+        )  # fmt: skip
         await _changed(db, cells)
 
 
