@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from holdfast.values.text import short
 
-_STORES: Final = ("sqlite", "postgresql", "postgres", "file")
+_STORES: Final = ("sqlite", "postgresql", "postgres", "file", "cells")
 _SCHEME: Final = re.compile(r"\s*([a-z][a-z0-9+.-]*):(//)?", re.IGNORECASE)
 _SECRET: Final = ("pass", "pwd", "secret", "token", "credential")
 # `name=value` of a query or of a list of keywords. A value goes on until the next name: nobody knows what was not escaped.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 from collections import ChainMap
 from collections.abc import Iterable, MutableMapping
 from typing import Any
@@ -50,7 +51,7 @@ class CellsWorker:
         self._served = Served(self._specs, self._triggers)
         self._inner: dict[str, Worker] = {}
         self._shares: dict[str, list[str]] = {}
-        self._releasing: set[asyncio.Task[None]] = set()
+        self._releasing: dict[tuple[str, int], asyncio.Task[None]] = {}
         self.draining, self._looking = False, asyncio.Lock()
         for spec in self._specs:
             check_served(spec)
@@ -92,13 +93,18 @@ class CellsWorker:
         return [spec.name for spec in self._triggers if cell.owns(spec.name)]
 
     def _give_back(self, cell: CellStore) -> None:
-        if not cell.leaving:
-            return
+        """Give back runs of slots that leave, and drop those of slots that are gone: nothing that they do is recorded any more."""
         for attempt in list(self._inner[cell.cell].attempts.values()):
-            if slot_of(attempt.run.root_id or attempt.run.id) in cell.leaving and not attempt.leaves:
+            root = attempt.run.root_id or attempt.run.id
+            if not cell.owns(root):
+                attempt.abandon()
+            elif slot_of(root) in cell.leaving and (attempt.run.id, attempt.run.lease_epoch) not in self._releasing:
                 giving = asyncio.get_running_loop().create_task(attempt.release(self.settings.stop_grace_s))
-                self._releasing.add(giving)
-                giving.add_done_callback(self._releasing.discard)
+                self._releasing[attempt.run.id, attempt.run.lease_epoch] = giving
+                giving.add_done_callback(functools.partial(self._released, (attempt.run.id, attempt.run.lease_epoch)))
+
+    def _released(self, run: tuple[str, int], _: asyncio.Task[None]) -> None:
+        self._releasing.pop(run, None)
 
     async def stop(self, grace_s: float | None = None) -> None:
         """Stop at a safe point, in all cells at once. A cell that is down keeps nobody waiting: its leases end."""
