@@ -105,6 +105,34 @@ async def canonical(topic: str) -> dict[str, Any]:
     return out
 
 
+@holdfast.agent
+async def traveller(topic: str) -> dict[str, Any]:
+    """Waits twice, so that it can be carried elsewhere in the middle."""
+    out: dict[str, Any] = {"first": [await look(f"{topic}-{n}") for n in range(2)], "child": await child(3)}
+    out["message"] = await holdfast.receive("go", str)
+    out["second"] = await asyncio.gather(look("a"), look("b"))
+    decision = await holdfast.approve("Send it?", show=Draft(topic), edit=True)
+    out["approved"] = [decision.data.text, decision.by]
+    out["last"] = await look("last")
+    return out
+
+
+@holdfast.agent
+async def hears() -> str:
+    return await holdfast.receive("go", str)
+
+
+@holdfast.agent
+async def above() -> str:
+    return f"above: {await hears()}"
+
+
+TRAVELLED = {
+    "first": ["otters-0", "otters-1"], "child": 3, "message": "now", "second": ["a", "b"], "approved": ["edited", "ann"],
+    "last": "last",
+}  # fmt: skip
+
+
 @holdfast.step
 async def slow(what: str) -> str:
     wrote("begin")

@@ -112,6 +112,20 @@ async def asked_about(n: int) -> int:
     raise holdfast.InDoubt("the line broke")
 
 
+@holdfast.step(in_doubt="retry", retry=Retry(3, first="0.05s", max="0.1s"))
+async def simply_again(n: int) -> int:
+    begin(n)
+    if holdfast.this_step().attempt < 2:
+        raise holdfast.InDoubt("the line broke")
+    return n
+
+
+@holdfast.step(rate=holdfast.Rate(20, every="1s"))
+async def counted(n: int) -> int:
+    begin(n)
+    return n
+
+
 @holdfast.step(timeout="0.05s", retry=1)
 async def too_slow() -> str:
     begin()
@@ -216,7 +230,19 @@ async def retries() -> list[Any]:
 
 @holdfast.agent
 async def in_doubt() -> list[Any]:
-    return [await looked_up(1), await looked_up(2), await asked_about(3)]
+    out: list[Any] = [await simply_again(0), await looked_up(1), await looked_up(2), await asked_about(3)]
+    try:
+        await unsure(4)
+    except holdfast.StepFailed as error:
+        out.append(type(error).__name__)
+    return out
+
+
+@holdfast.agent
+async def rates(n: int) -> list[Any]:
+    before = holdfast.now()
+    out = await asyncio.gather(*(counted(i) for i in range(n)))
+    return [*out, (holdfast.now() - before).total_seconds() > 0.3]
 
 
 @holdfast.agent
@@ -340,6 +366,11 @@ async def at_home() -> list[Any]:
 
 
 @holdfast.agent
+async def lingers() -> list[str]:
+    return [await slow("late", 1.0), await work("after")]
+
+
+@holdfast.agent
 async def tells() -> list[Any]:
     with holdfast.scope("part"):
         out: list[Any] = [await work("scoped")]
@@ -363,6 +394,75 @@ async def fails_at_first(name: str) -> str:
     if begun[f"{holdfast.this_step().key}({name})"] < 2:
         raise ValueError("not yet")
     return name
+
+
+@holdfast.step(retry=Retry(3, first="0.05s", max="0.1s"))
+async def speaks(name: str, words: list[str], keep: bool) -> str:
+    begin(name)
+    async with holdfast.stream(name) as out:
+        before = out.keep() if keep else ""
+        for word in words[:2] if out.salvaged is None else words:
+            if word not in before:
+                await out.write(word)
+        if out.salvaged is None:
+            raise ConnectionError("the line broke")
+    return f"{out.salvaged.text} {out.salvaged.reason} {out.salvaged.attempt}"
+
+
+@holdfast.step(retry=1)
+async def stammers() -> str:
+    begin()
+    async with holdfast.stream("third") as out:
+        await out.write("half of")
+        raise ValueError("no more")
+
+
+@holdfast.agent
+async def streams() -> list[Any]:
+    out: list[Any] = [await speaks("first", ["a", "b", "c"], False), await speaks("second", ["a", "b", "c"], True)]
+    async with holdfast.stream("first") as own:
+        await own.write("by the ")
+        await own.write("agent")
+        out.append(await work("meanwhile"))
+    try:
+        await stammers()
+    except holdfast.StepFailed as error:
+        out.append([error.partial["third"].text, error.partial["third"].reason])
+    left = await holdfast.unfinished("third")
+    out.append(left and [left.text, left.reason])
+    return out
+
+
+@holdfast.agent
+async def talks(name: str) -> list[Any]:
+    out: list[Any] = []
+    async with holdfast.conversation(name) as talk:
+        for text in ("one", "two"):
+            await talk.add(text)
+        out.append(await answers(name))
+        out.append([*await talk.messages()])
+    async with holdfast.conversation(name) as talk:
+        await talk.add("three")
+        out.append([*await talk.messages()])
+    return out
+
+
+@holdfast.agent
+async def answers(name: str) -> str:
+    """Its parent has the conversation: to wait for it would be to wait for ever."""
+    try:
+        async with holdfast.conversation(name):
+            return "has it"
+    except holdfast.ConversationBusy:
+        return "is refused"
+
+
+@holdfast.agent
+async def in_line(name: str) -> list[str]:
+    async with holdfast.conversation(name) as talk:
+        await talk.add(holdfast.this_run().id)
+        await holdfast.receive("go", str)
+        return [*await talk.messages()]
 
 
 # What happens from outside
@@ -422,6 +522,16 @@ class Below:
         self.events, self.wait, self.cancel = child.events, child.wait, parent.cancel
 
 
+async def second_in_line(hf: holdfast.Client, run: Any) -> None:
+    """Another run waits for the conversation, and has it when the first has ended."""
+    await run.wait("waiting", waits_for="message", timeout="30s")
+    other = await hf.start(in_line, "both", id="second")
+    await other.wait("waiting", waits_for="conversation", timeout="30s")
+    await run.send("go", "now")
+    await other.send("go", "now")
+    assert await other.result(timeout="60s") == [run.id, "second"]
+
+
 async def retrier(hf: holdfast.Client, run: Any) -> None:
     await run.wait("failed", timeout="30s")
     await run.retry(by="ann")
@@ -432,6 +542,7 @@ class Scene:
     agent: Any
     args: tuple[Any, ...] = ()
     outside: Callable[[holdfast.Client, Any], Any] = nothing
+    side: bool = False  # on a cluster it needs a database beside it
 
 
 SCENES = {
@@ -440,8 +551,21 @@ SCENES = {
     "family": Scene(family, (3,)), "loops": Scene(loops, (4,)), "approvals": Scene(approvals, ("draft",), people),
     "messages": Scene(messages, (), mail), "paused": Scene(paused, (), pauser), "tidies": Scene(tidies, (), canceller),
     "cancelled_family": Scene(parent_of_tidies, (), family_canceller), "patched": Scene(patched), "at_home": Scene(at_home),
-    "tells": Scene(tells), "retried": Scene(fails_once, ("once",), retrier),
+    "tells": Scene(tells), "retried": Scene(fails_once, ("once",), retrier), "streams": Scene(streams, side=True),
+    "conversations": Scene(talks, ("own",), side=True), "in_line": Scene(in_line, ("both",), second_in_line, side=True),
+    "rates": Scene(rates, (8,), side=True),
 }  # fmt: skip
+
+
+async def _read(run: Any, name: str) -> list[Any]:
+    """What a reader sees of a stream: texts, however they were cut, and marks."""
+    seen: list[Any] = []
+    async for chunk in run.stream(name):
+        if chunk.kind == "data" and seen and isinstance(seen[-1], str):
+            seen[-1] += chunk.data
+        else:
+            seen.append(chunk.data if chunk.kind == "data" else [chunk.kind, chunk.reason, chunk.attempt])
+    return seen
 
 
 async def play(url: str, name: str, **settings: Any) -> dict[str, Any]:
@@ -457,7 +581,9 @@ async def play(url: str, name: str, **settings: Any) -> dict[str, Any]:
             result = [type(error).__name__, str(error)]
         journal = Counter([f"{event.kind} {event.key or ''}" async for event in run.events(follow=False)])
         info = await run.info()
+        texts = {each.name: await _read(run, each.name) for each in await run.streams()}
         return {
+            "streams": texts,
             "result": result,
             "bodies": Counter(begun),
             "journal": journal,

@@ -128,8 +128,6 @@ def test_an_address_says_what_is_wrong_with_it():
     for url in wrong:
         with pytest.raises(holdfast.BadArguments):
             Address.of(url)
-    with pytest.raises(holdfast.Unsupported, match="side="):
-        Address.of("temporal://host:7233/a?side=postgresql://x/y")
     address = Address.of("temporal://host:7233/team%20a?queue=q&events=500")
     assert (address.target, address.namespace, address.longest) == ("host:7233", "team a", 500)
     assert address.task_queue("agent", "2", "default") == "q:agent@2"

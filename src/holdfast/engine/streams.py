@@ -70,11 +70,15 @@ class Streams:
             return
         for last in await self._store.streams(self._run):
             if last.stream not in self._tails:  # else somebody was quicker, and has written since
-                tail = Tail(last.stream, last.position, last.kind, last.key, last.attempt, last.began, last.reason)
-                tail.parts = None
-                self._tails[last.stream] = tail
-                self._of_call.setdefault(last.key, set()).add(last.stream)
+                self.learn(last)
         self._known = True
+
+    def learn(self, last: Piece) -> None:
+        """A stream stands here: an earlier life wrote it, or a body that runs elsewhere."""
+        tail = Tail(last.stream, last.position, last.kind, last.key, last.attempt, last.began, last.reason)
+        tail.parts = None
+        self._tails[last.stream] = tail
+        self._of_call.setdefault(last.key, set()).add(last.stream)
 
     @property
     def known(self) -> bool:

@@ -51,7 +51,8 @@ def _scheme(found: re.Match[str]) -> str:
 def _named(found: re.Match[str]) -> str:
     for each in _NAME.finditer(found[0]):  # also where a value should be: somebody has left one out
         name = unquote(each[1]).lower()
-        if any(word in name for word in _SECRET) and name != "passfile":
+        secret = any(word in name for word in _SECRET) and name != "passfile"
+        if secret or (name == "side" and not found[0][each.end() :].startswith("$")):  # it is the URL of another store
             return f"{found[0][: each.end()]}{HIDDEN}"
     return found[0]
 

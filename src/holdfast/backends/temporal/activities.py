@@ -13,14 +13,16 @@ from typing import Any, NoReturn
 from temporalio import activity
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.backends.temporal.address import KEEP
+from holdfast.backends.temporal import side, talks
+from holdfast.backends.temporal.address import ARRIVE, KEEP, SIDE
 from holdfast.backends.temporal.house import House
 from holdfast.backends.temporal.performer import ENDED, NOT_HERE
 from holdfast.declare import NotDone
 from holdfast.engine.host import RUN_IT, Ended, Work
 from holdfast.engine.performer import perform
-from holdfast.errors import NotStorable, Unsupported
+from holdfast.errors import LeaseLost, NotStorable, Unsupported
 from holdfast.runtime import RunFacts, StepContext, StepSpec, _here, call_plainly
 from holdfast.values import failures
 from holdfast.values.codec import checked_size, kept
@@ -43,7 +45,8 @@ class Activities:
         spec = body.work.spec if body is not None else self._spec(asked)
         if spec is None or ("home" in asked and body is None):
             raise ApplicationError("the body is not in this process", type=NOT_HERE, non_retryable=True)
-        context = self._context(asked, info.attempt)
+        desk = self._desk(asked, info)
+        context = self._context(asked, info.attempt, _no_stream if desk is None else desk.body)
         if body is None:
             given, named = spec.signature.load(asked["input"])
             fn, where = spec.probe if asked.get("probe") else spec.fn, contextvars.copy_context()
@@ -61,7 +64,11 @@ class Activities:
             where.run(_here.set, None)
             self._house.runs(spec, context.key)
             ended = await asyncio.create_task(_performed(work), context=where)
-            return self._told(ended, spec, context, asked)
+            streams = []
+            if desk is not None:
+                desk.body.end(ended.error)
+                streams = await desk.end()
+            return self._told(ended, spec, context, asked, streams)
         finally:
             if heart is not None:
                 heart.cancel()
@@ -70,21 +77,69 @@ class Activities:
     async def keep(self, _: Any) -> None:
         """Do nothing: what a run recorded is in the history, as the input of this."""
 
+    @activity.defn(name=SIDE)
+    async def beside(self, asked: dict[str, Any]) -> list[Any]:
+        """Ask the database beside the cluster, for the engine of a run."""
+        try:
+            return await self._beside(asked)
+        except LeaseLost as error:
+            raise ApplicationError(str(error), type=LeaseLost.__name__, non_retryable=True) from error
+
+    async def _beside(self, asked: dict[str, Any]) -> list[Any]:
+        store, run = self._house.side, asked["run"]
+        if store is None:
+            raise RuntimeError(f"run {run!r} uses a database beside the cluster: give this worker the same side=")
+        if "lines" in asked:
+            await side.write(store, run, asked["agent"], asked["mark"], asked["lines"])
+            return []
+        if "rate" in asked:
+            return await side.count(store, asked["rate"], asked["given"])
+        if "talk" in asked:
+            said = await talks.talk(store, run, asked["above"], asked["talk"], self._tell)
+            return [] if said is None else [said]
+        if "said" in asked:
+            found = await store.said(asked["said"], asked["first"], asked["end"])
+            return [[row.position, await talks.whole(store, row.value), row.run, row.at] for row in found]
+        if "over" in asked:
+            await talks.leave_all(store, run, self._tell)
+            return []
+        if "stream" in asked:
+            return await side.pieces_of(store, run, asked["stream"], asked["after"])
+        return await side.lasts_of(store, run)
+
+    async def _tell(self, run: str, said: dict[str, Any]) -> bool:
+        """Tell another run something; False: it has ended."""
+        try:
+            await activity.client().get_workflow_handle(run).signal(ARRIVE, said)
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return False
+            raise
+        return True
+
+    def _desk(self, asked: dict[str, Any], info: activity.Info) -> side.Desk | None:
+        if self._house.side is None:
+            return None
+        mark = f"{info.workflow_run_id} {info.activity_id} {info.attempt}"
+        return side.Desk(self._house.side, asked["run"], asked["agent"], asked["key"], asked["attempt"], mark)
+
     def _spec(self, asked: dict[str, Any]) -> StepSpec | None:
         return self._house.step(asked["agent"], asked["step"], asked["place"])
 
-    def _context(self, asked: dict[str, Any], tried: int) -> StepContext:
+    def _context(self, asked: dict[str, Any], tried: int, stream: Callable[[str], Any]) -> StepContext:
         facts = RunFacts(
             asked["run"], asked["agent"], asked.get("labels", {}), asked.get("parent"), asked["root"], False
         )
         mark = asked["mark"]
         return StepContext(
             asked["key"], lambda: mark, asked["attempt"], facts, self._house.resources, None, [], {}, self._house.now,
-            _no_stream, _ignored, _no_publishing, asked.get("again", False) or tried > 1,
+            stream, _ignored, _no_publishing, asked.get("again", False) or tried > 1,
         )  # fmt: skip
 
-    def _told(self, ended: Ended, spec: StepSpec, context: StepContext, asked: dict[str, Any]) -> dict[str, Any]:
-        told: dict[str, Any] = {}
+    def _told(
+        self, ended: Ended, spec: StepSpec, context: StepContext, asked: dict[str, Any], streams: list[side.Line]
+    ) -> dict[str, Any]:
+        told: dict[str, Any] = {"streams": streams} if streams else {}
         if context.spendings:
             told["spent"] = [[spent.noted(), model] for spent, model in context.spendings]
         error = ended.error
@@ -143,7 +198,10 @@ async def _beat(every: timedelta) -> None:
 
 
 def _no_stream(name: str) -> NoReturn:
-    raise Unsupported(f"stream({name!r}): streams need a database of Holdfast's own, and this run is on Temporal")
+    raise Unsupported(
+        f"stream({name!r}): streams need a database of Holdfast's own, and this run is on Temporal. Name one in the URL of the "
+        "cluster: ?side=postgresql://..."
+    )
 
 
 def _no_publishing(request: Any) -> NoReturn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,15 +18,23 @@ from temporalio.converter import DataConverter, ExternalStorage
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
 from holdfast.backends.temporal.blobs import THRESHOLD_BYTES, Folder
-from holdfast.errors import BadArguments, StoreUnavailable, Unsupported
+from holdfast.errors import BadArguments, StoreUnavailable
 from holdfast.words.urls import redacted
 
 RUN: Final = "holdfast.run"  # the workflow that is a run
 AGENT: Final = "holdfast.agent"  # one that nobody carries out, which publishes an agent in its memo
 ARRIVE: Final = "holdfast.arrive"  # the signal by which anything comes to a run
+BORN: Final = "run.born"  # what a run hears that came with another one, when that is there
+TELL: Final = "holdfast.tell"  # the update that asks a run for all that it is made of
+LEAVE: Final = "holdfast.leave"  # the update by which it leaves the cluster
+STORE: Final = "holdfast.store"  # a workflow that nobody carries out: its memo names the store that a namespace is
+IMPORTED: Final = "holdfast.imported"  # such a one for each bundle that came
+EXPORTED: Final = "holdfast.exported"  # and for each in which a run went
 DECIDE: Final = "holdfast.decide"  # the update by which a person says something to a question
 STEP: Final = "holdfast.step"
+SIDE: Final = "holdfast.side"  # an activity that asks the database beside the cluster
 KEEP: Final = "holdfast.keep"  # an activity that does nothing: its input is what a run recorded
+NOBODY: Final = "nobody"  # ends the name of a task queue that is never polled
 LONGEST: Final = 8_000  # events of one execution: the server warns at 10,240 and ends a workflow at 51,200
 
 AGENT_KEY: Final = SearchAttributeKey.for_keyword("HoldfastAgent")
@@ -37,7 +46,7 @@ QUESTIONS_KEY: Final = SearchAttributeKey.for_keyword_list("HoldfastQuestions")
 LABELS_KEY: Final = SearchAttributeKey.for_keyword_list("HoldfastLabels")
 KEYS: Final = (AGENT_KEY, STATUS_KEY, WAITS_KEY, ROOT_KEY, PARENT_KEY, QUESTIONS_KEY, LABELS_KEY)
 
-_OPTIONS: Final = ("queue", "blobs", "events", "ca", "cert", "key", "tls", "api_key_file", "inputs")
+_OPTIONS: Final = ("queue", "blobs", "events", "ca", "cert", "key", "tls", "api_key_file", "inputs", "side")
 _NAME: Final = re.compile(r"[\w.-]{1,100}", re.ASCII)
 
 
@@ -54,6 +63,7 @@ class Address:
     tls: TLSConfig | bool = False
     api_key: str | None = None
     inputs: Any = None
+    side: str | None = None  # the URL of a database beside the cluster
 
     @classmethod
     def of(cls, url: str) -> Address:
@@ -67,11 +77,6 @@ class Address:
         if not parts.hostname or port is None or not namespace or "/" in namespace or parts.username is not None:
             raise BadArguments(f"{shown!r} names no namespace of a cluster; write 'temporal://HOST:7233/NAMESPACE'")
         given = dict(parse_qsl(parts.query, keep_blank_values=True))
-        if "side" in given:
-            raise Unsupported(
-                f"{shown!r}: a database beside the cluster (side=) is not supported. Rates, budgets, conversations, streams, "
-                "tokens, the audit and the feed of all runs need sqlite: or postgresql:// as the store"
-            )
         odd = sorted(given.keys() - set(_OPTIONS))
         if odd:
             raise BadArguments(f"{shown!r}: there is no option {odd[0]!r}; there are {', '.join(_OPTIONS)}")
@@ -89,6 +94,7 @@ class Address:
         return cls(
             shown, f"{parts.hostname}:{port}", namespace, queue, given.get("blobs") or None, int(events), _tls(given, shown),
             None if "api_key_file" not in given else _read(given["api_key_file"], shown).decode().strip(), given.get("inputs"),
+            _side(given.get("side"), shown),
         )  # fmt: skip
 
     def converter(self) -> DataConverter:
@@ -133,6 +139,20 @@ class Address:
         """The task queue of the runs of an agent: whoever polls it has the code, in that version."""
         named = agent if version is None else f"{agent}@{version}"
         return f"{self.queue}:{named}" + ("" if queue == "default" else f"/{queue}")
+
+
+def _side(said: str | None, shown: str) -> str | None:
+    """The URL of a database, or the one that a variable of the environment has: `$NAME`."""
+    if said is None:
+        return None
+    url = os.environ.get(said[1:], "") if said.startswith("$") else said
+    if not url.startswith(("postgresql:", "postgres:", "sqlite:")):
+        found = f"the variable {said[1:]} is not set to one" if said.startswith("$") else "that is none"
+        raise BadArguments(
+            f"{shown!r}: side= is the URL of a database beside the cluster, postgresql://..., with %26 in the place of '&', or "
+            f"$NAME, a variable of the environment that has it; {found}"
+        )
+    return url
 
 
 def _tls(given: dict[str, str], shown: str) -> TLSConfig | bool:

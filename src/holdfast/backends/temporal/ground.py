@@ -16,19 +16,21 @@ from datetime import timedelta
 from typing import Any, Final, NoReturn, TypeVar
 
 from temporalio import workflow
-from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDReusePolicy
-from temporalio.exceptions import ApplicationError, FailureError, WorkflowAlreadyStartedError
+from temporalio.common import RetryPolicy, SearchAttributePair, TypedSearchAttributes, WorkflowIDReusePolicy
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError, WorkflowAlreadyStartedError
 from temporalio.workflow import ActivityCancellationType, ParentClosePolicy
 
 from holdfast.backends.temporal.address import (
     AGENT_KEY,
     ARRIVE,
+    BORN,
     KEEP,
     LABELS_KEY,
     PARENT_KEY,
     QUESTIONS_KEY,
     ROOT_KEY,
     RUN,
+    SIDE,
     STATUS_KEY,
     WAITS_KEY,
 )
@@ -36,7 +38,10 @@ from holdfast.backends.temporal.blobs import INLINE_BYTES
 from holdfast.backends.temporal.house import House
 from holdfast.backends.temporal.performer import Performer
 from holdfast.backends.temporal.records import LISTED, Piece, Start, State, listed, moved, moving
+from holdfast.backends.temporal.side import piece_of
+from holdfast.backends.temporal.side import told as line_of
 from holdfast.backends.temporal.slices import Slices
+from holdfast.backends.temporal.talks import asked_of
 from holdfast.engine.carried import Carried
 from holdfast.engine.execute import begin
 from holdfast.engine.loop import install
@@ -45,6 +50,8 @@ from holdfast.errors import HoldfastError, LeaseLost, Unsupported
 from holdfast.runtime import AgentSpec, Placed, StepSpec, outside
 from holdfast.store.appends import Append, InboxMoved, Told, Transition
 from holdfast.store.approvals import NewApproval, Said, count, delegated, expired, required
+from holdfast.store.conversations import MessageRow
+from holdfast.store.limits import Closed, Turn
 from holdfast.store.work import settle, to_json
 from holdfast.words.clock import Timer
 from holdfast.words.harmless import logger
@@ -56,7 +63,8 @@ from holdfast.words.spent import Spent
 T = TypeVar("T")
 _LACKS: Final = (
     "which needs a database of Holdfast's own (sqlite: or postgresql://), and it is on a Temporal cluster. Nothing of that was "
-    "done. Change the agent and resume the run, or cancel it"
+    "done. Streams and conversations can lie in one beside the cluster (?side=), for runs that are started with it. Change the "
+    "agent and resume the run, or cancel it"
 )
 _log = logger("holdfast")
 _LARGE: Final = 30_000  # characters of what goes into the memo at once
@@ -64,6 +72,7 @@ _KNOWN: Final = 1_000  # signals whose ids are remembered
 _UNWIND: Final = 200  # turns that tasks get to unwind
 _CANCEL_GRACE_MS: Final = 30_000
 _ACTED_UPON: Final = frozenset({"status", "due_at", "waits_for", "reason", "error"})  # others are told of these at once
+_STAYS: Final = FINISHED | {"paused"}  # in these a run stays when a worker takes it
 _SHOWN: Final = 4_000  # characters of arguments that a memo tells
 
 
@@ -130,6 +139,11 @@ class Ground:
         self._moving = False  # it goes on in another execution as soon as it can
         self._stop: asyncio.Future[None] | None = None  # what the run itself waits for at the moment
         self._cancelled = False  # by somebody who knows Temporal only
+        self._leaves: Mapping[str, Any] | None = None  # in which bundle it leaves the cluster, and why
+        self._over = False  # it has ended, and tells whom it has to tell
+        self._line: list[tuple[Append, Told]] = []  # writes that wait for the database beside the cluster, in order
+        self._is_beside = False  # somebody writes them there
+        self._talked = any(event.kind.startswith("conversation.") for event in self.state.events)
         self.clock = WorkflowClock(self)
         self._slices = Slices(self.loop, self.clock.later, self.outside, self._is_replaying)
         if len(self.state.events) > Slices.TURNS // 2:
@@ -149,8 +163,15 @@ class Ground:
     async def carry(self) -> str:
         """Carry the run to its end, or to the next execution; returns its result as a text."""
         state, row = self.state, self.row
-        while state.held:
+        if state.over is not None:
+            return await self._end_as(state.over)
+        for run in state.frees:
+            self._errand(self._tell(run, {"id": BORN, "kind": BORN}))
+        state.frees = []
+        while state.held or state.unborn:
             await self._until_told()
+            if self._leaves is not None:
+                return await self._leave(self._leaves)
         spec = self.house.spec_of(row.agent, row.version)
         if spec is None:
             raise RuntimeError(f"agent {row.agent!r} {row.version or ''} is not served by this worker")
@@ -161,6 +182,8 @@ class Ground:
         carried.ended.add_done_callback(lambda _: self._go_on(), context=self.outside)
         while not carried.ended.done():
             await self._until_told()
+            if self._leaves is not None:
+                return await self._leave(self._leaves)
         outcome = carried.ended.result()
         if outcome == "paused":
             await carried.put_away()
@@ -237,16 +260,38 @@ class Ground:
     def _claimed(self) -> Claimed:
         row, state = self.row, self.state
         given = {name: getattr(row, name) for name in RunRow.__slots__}
-        row.inbox_count = given["inbox_count"] = max(state.known.values(), default=row.inbox_count)
         seq = row.checkpoint_seq or 0
         journal = [event for event in state.events if event.seq >= seq]
-        return Claimed(**given, journal=journal, silent=True)
+        return Claimed(**given, journal=journal, silent=not self._start.side)
+
+    async def _end_as(self, over: Mapping[str, Any]) -> str:
+        """Be as it was when it came: it had ended elsewhere, and told whom it had to tell."""
+        self.row.error = over["error"]
+        while self._errands:
+            await self._until_told()
+        self.flush(last=True)
+        return self._closed(over["status"], over["error"], over["result"])
+
+    async def _leave(self, said: Mapping[str, Any]) -> str:
+        """Be of this cluster no more: a bundle goes on with the run elsewhere. As after a crash, nothing more is recorded."""
+        row, reason = self.row, said["reason"]
+        if self.carried is not None:
+            self.carried.abandon()
+            await self._settle()
+        row.status, row.reason, row.waits_for, row.due_at = "moved", reason, None, None
+        row.finished_at = row.updated_at = self.clock.now()
+        for asked in self.state.questions.values():
+            if asked.status == "open":
+                asked.status, asked.decided_at, asked.note = "withdrawn", row.finished_at, reason
+                self._question(asked)
+        workflow.upsert_memo({"HoldfastMoved": said["bundle"]})
+        self.flush(last=True)
+        return "null"
 
     async def _end(self) -> str:
         left, row = self._left, self.row
         assert left is not None
-        row.status, row.error, row.reason, row.waits_for, row.due_at = left.status, left.error, left.reason, None, None
-        row.finished_at = row.updated_at = self.clock.now()
+        self._over = True
         if left.ends_below is not None:
             self._errand(self._end_below(left.ends_below))
         if row.parent_id is not None:
@@ -255,21 +300,57 @@ class Ground:
             said = {"id": f"child:{row.id}:{row.uid}:{row.next_seq}", "kind": "child.ended", "topic": row.id,
                     "value": left.result, "data": data}  # fmt: skip
             self._errand(self._tell(row.parent_id, said))
+        if self._talked and self._start.side:
+            self._errand(self._leave_talks())
         while self._errands:  # whoever cancels the workflow now comes too late
             await self._until_told()
+        # Only now: whoever reads that it has ended reads the result next.
+        row.status, row.error, row.reason, row.waits_for, row.due_at = left.status, left.error, left.reason, None, None
+        row.finished_at = row.updated_at = self.clock.now()
         self.flush(last=True)
-        if left.status == "failed":
-            told = json.loads(left.error or "{}")
-            message = f"{told.get('type', '')}: {told.get('message', '')}"[:2000]
-            raise ApplicationError(message, type=told.get("type") or None, non_retryable=True)
         if left.status == "cancelled" and self._cancelled:
             raise asyncio.CancelledError(left.reason or "")
-        return left.result or "null"
+        return self._closed(left.status, left.error, left.result)
+
+    def _closed(self, status: str, error: str | None, result: str | None) -> str:
+        """End the workflow as the run has ended."""
+        if status == "failed":
+            told = json.loads(error or "{}")
+            message = f"{told.get('type', '')}: {told.get('message', '')}"[:2000]
+            raise ApplicationError(message, type=told.get("type") or None, non_retryable=True)
+        return result or "null"
+
+    # Leaving the cluster
+
+    def tell(self) -> bytes:
+        """Tell all that the run is made of, for whoever takes it elsewhere."""
+        self._show(last=False)
+        self._settle_row()
+        return self.state.pack()
+
+    def leave(self, said: Mapping[str, Any]) -> bool:
+        """Be of this cluster no more, if the run is as whoever takes it has read it, and only waits.
+
+        From then on nothing is heard: if anything comes in this very workflow task, the server has it done again, with that before.
+        """
+        self._show(last=False)
+        row, carried = self.row, self.carried
+        waits = self.state.held or (carried is not None and carried.waits is not None and not carried.leaves)
+        now = [row.status, row.lease_epoch, row.next_seq, row.inbox_count]
+        if self._leaves is not None or not waits or self._moving or self._errands or said["mark"] != now:
+            return self._leaves is not None and bool(self._leaves["bundle"] == said["bundle"])
+        self._leaves = said
+        self._go_on()
+        return True
+
+    def _settle_row(self) -> None:
+        self.state.row = moving(self.row) | {"inbox_seen": self.row.inbox_seen}
 
     def _continue(self) -> NoReturn:
         """Go on in another execution, from what the engine has recorded."""
         state, row = self.state, self.row
-        state.row, state.cut = moving(row) | {"inbox_seen": row.inbox_seen}, state.cut + 1
+        self._settle_row()
+        state.cut += 1
         state.known = dict(list(state.known.items())[-_KNOWN:])
         gone = [each for each in state.questions.values() if each.status != "open"][:-50]
         for each in gone:
@@ -346,7 +427,11 @@ class Ground:
     def arrive(self, said: Mapping[str, Any]) -> None:
         """Take a signal: a message, a child's end, a request."""
         state, signal_id, kind = self.state, said["id"], said["kind"]
-        if signal_id in state.known or self.row.status in FINISHED:
+        if signal_id in state.known or self._over or not kind:  # or somebody asks whether it is there
+            return
+        if kind == BORN:
+            state.unborn = False
+            self._go_on()
             return
         data = said.get("data") or {}
         if kind == "run.resumed" and not self._resumes(data):
@@ -356,9 +441,9 @@ class Ground:
             self._pass_on(kind, {**data, "depth": data.get("depth", 0) + 1}, signal_id)
         if kind == "child.ended":
             state.children[said["topic"]] = {**data, "value": said.get("value")}
-        position = self.row.inbox_count = max(state.known.values(), default=self.row.inbox_count) + 1
-        state.known[signal_id] = position
-        signal = Signal(position, kind, said.get("topic", ""), said.get("value"), data, self.clock.now())
+        self.row.inbox_count += 1
+        signal = Signal(self.row.inbox_count, kind, said.get("topic", ""), said.get("value"), data, self.clock.now())
+        state.known[signal_id] = [signal.position, kind, signal.topic, signal.sent_at]
         state.signals.append(signal)
         if kind == "run.cancelling" and state.held:
             state.held = False
@@ -397,6 +482,8 @@ class Ground:
         row = self.state.questions.get(said["question"])
         if row is None:
             return {"error": "UnknownApproval", "message": f"there is no question {said['question']!r}"}
+        if self._over:
+            return {"error": "RunFinished", "message": f"question {row.id!r} is closed: its run has ended"}
         ballot = Ballot(**{**said["ballot"], "by": Actor(**said["ballot"]["by"])})
         votes = [*json.loads(row.votes), *json.loads(row.delegations)]
         if any(each["id"] == ballot.id for each in votes):
@@ -446,6 +533,9 @@ class Ground:
                 if ended is None:
                     self._errand(self._tell(child, {"id": f"{signal_id}:{child}", "kind": kind, "data": data}))
 
+    async def _leave_talks(self) -> None:
+        await self._beside(over=True)
+
     async def _end_below(self, reason: str) -> None:
         for child in await self.open_below(self.row.id):
             data = {"by": f"run {self.row.id}", "reason": reason, "until": self.clock.now()}
@@ -461,7 +551,9 @@ class Ground:
         if child.lane.limit_key or child.lane.rate_key or child.budget:
             self._child_failed(child.id, Unsupported(_why(child.agent)))
             return
-        start = Start.of(child, self._start.path, self._start.starters, self._start.longest, self.clock.now())
+        own = self._start
+        above = [*own.above, self.row.id]
+        start = Start.of(child, own.path, own.starters, own.longest, self.clock.now(), above, side=own.side)
         self._errand(self._begin_child(start))
 
     async def _begin_child(self, start: Start) -> None:
@@ -493,12 +585,61 @@ class Ground:
     # The store: the owner's writes
 
     def post(self, append: Append, told: Told, *, alone: bool = False) -> None:
+        if self._line or ((append.pieces or append.talks) and self._start.side):
+            self._line.append((append, told))
+            if not self._is_beside:
+                self._is_beside = True
+                self._errand(self._write_beside())
+        else:
+            self._accept(append, told, alone=alone)
+
+    async def _write_beside(self) -> None:
+        """Do what is done in streams and conversations before it is recorded: either may be done again, and is then done once."""
+        while self._line:
+            append, told = self._line[0]
+            try:
+                answers = await self._told_beside(append)
+            except ActivityError as error:
+                lost = LeaseLost(str(error.cause))  # the engine begins anew, from the journal
+                self.loop.call_soon(told, self.clock.now(), lost, context=self.outside)
+                answers = []
+            else:
+                self._accept(append, told)
+            del self._line[0]
+            for said in answers:
+                self.arrive(said)
+        self._is_beside = False
+
+    async def _told_beside(self, append: Append) -> list[Any]:
+        if append.pieces:
+            lines = [line_of(piece) for piece in append.pieces]
+            await self._beside(lines=lines, agent=self.row.agent, mark=self.row.lease_epoch)
+        answers: list[Any] = []
+        for talking in append.talks:
+            self._talked = True
+            answers += await self._beside(talk=asked_of(talking, _unspilled), above=self._start.above)
+        return answers
+
+    async def _beside(self, **asked: Any) -> list[Any]:
+        """Ask the database beside the cluster, until it answers.
+
+        By an activity and not by a local one: a workflow task that is lost would lose what local ones were told, and whoever asks
+        again is told something else when it has written meanwhile.
+        """
+        handle = workflow.start_activity(
+            SIDE, {"run": self.row.id, **asked}, result_type=list, start_to_close_timeout=timedelta(seconds=30),
+            retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=100), maximum_interval=timedelta(seconds=5)),
+        )  # fmt: skip
+        found: list[Any] = await self.perform.awaited(handle)
+        return found
+
+    def _accept(self, append: Append, told: Told, *, alone: bool = False) -> None:
         now = self.clock.now()
         error: BaseException | None = None
         transition, seen = append.transition, None if append.transition is None else append.transition.inbox_seen
         if seen is not None and self.row.inbox_count > seen:
             error = InboxMoved(f"run {self.row.id!r} has {self.row.inbox_count} signals, its owner has seen {seen}")
-        elif append.talks or append.announces or append.pieces:
+        elif append.announces or ((append.talks or append.pieces) and not self._start.side):
             what = "a conversation" if append.talks else "a stream" if append.pieces else "an announcement"
             transition = Transition("paused", reason=f"run {self.row.id!r}: its agent uses {what}, {_LACKS}")
             self._left, error = transition, LeaseLost(transition.reason)
@@ -525,12 +666,15 @@ class Ground:
         for event in append.events:
             event.at = now
             value = event.value if event.blob is None else blobs[event.blob].decode()
-            kept = Event(event.seq, event.kind, event.key, event.data, value, None, now, event.epoch)
+            kept = Event(event.seq, event.kind, event.key, event.data, value, None, now, append.epoch)
             state.events.append(kept)
             activity, text = self._results.pop(event.key or "", ("", ""))
             self._pieces.append(listed(kept, activity if activity and text == value else None))
             row.steps += event.kind == "step.completed"
             row.next_seq = event.seq + 1
+        if append.parts:
+            state.parts.update(append.parts)
+            self._pieces.append(["#", dict(append.parts)])
         row.updated_at = now
         if append.checkpoint_seq is not None:
             row.checkpoint_seq = append.checkpoint_seq
@@ -547,7 +691,7 @@ class Ground:
         for gone in append.withdraws:
             asked = state.questions.get(gone)
             if asked is not None and asked.status == "open":
-                asked.status = "withdrawn"
+                asked.status, asked.decided_at = "withdrawn", now
                 self._question(asked)
         if not self._moving and append.transition is None and self._is_long():
             self._moving = True
@@ -620,8 +764,36 @@ class Ground:
     def take(self, run: str, epoch: int, expected_seq: int, seen: int) -> None:
         """Nothing is taken without the engine: it is here, and need not be asked twice."""
 
+    # The store: rates of steps, which the database beside the cluster counts
+
+    async def take_turn(self, key: str, interval_us: int, tokens_us: int = 0, every_ms: int = 0) -> Turn:
+        return Turn(*await self._beside(rate="take_turn", given=[key, interval_us, tokens_us, every_ms]))
+
+    async def closed(self, key: str, turn: Turn | None = None, every_ms: int = 0) -> Closed:
+        return Closed(*await self._beside(rate="closed", given=[key, turn and [*turn], every_ms]))
+
+    async def use_late(self, key: str, began: dict[int, int], every_ms: int) -> None:
+        await self._beside(rate="use_late", given=[key, [[*each] for each in began.items()], every_ms])
+
+    async def pause_rate(self, key: str, wait_ms: int, because: str | None = None) -> int:
+        (until,) = await self._beside(rate="pause_rate", given=[key, wait_ms, because])
+        return int(until)
+
+    async def charge(self, key: str, tokens: int, tokens_us: int, since: int) -> None:
+        await self._beside(rate="charge", given=[key, tokens, tokens_us, since])
+
+    # The store: streams and conversations
+
+    async def said(self, conversation: str, first: int, end: int) -> list[MessageRow]:
+        return [MessageRow(*row) for row in await self._beside(said=conversation, first=first, end=end)]
+
     async def streams(self, run: str) -> list[Any]:
-        return []
+        return [] if not self._start.side else [piece_of(line) for line in await self._beside()]
+
+    async def pieces(self, run: str, stream: str, after: int) -> list[Any]:
+        return [piece_of(line) for line in await self._beside(stream=stream, after=after)]
+
+    # The store: the family, and its questions
 
     async def open_below(self, run: str) -> list[str]:
         return [child for child, ended in self.state.children.items() if ended is None]
@@ -729,7 +901,8 @@ def first_memo(row: RunRow) -> dict[str, Any]:
     still = {name: value for name, value in asdict(row).items() if name in LISTED and value is not None}
     if len(row.input) > _SHOWN:
         del still["input"]
-    return {"Holdfast": {"row": moving(row) | {"status": "running"}, "questions": []}, "HoldfastRun": still}
+    status = row.status if row.status in _STAYS else "running"
+    return {"Holdfast": {"row": moving(row) | {"status": status}, "questions": []}, "HoldfastRun": still}
 
 
 def first_attributes(row: RunRow) -> TypedSearchAttributes:

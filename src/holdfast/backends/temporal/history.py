@@ -10,7 +10,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription, WorkflowExecutionStatus
 
-from holdfast.backends.temporal.address import KEEP, RUN
+from holdfast.backends.temporal.address import KEEP, RUN, SIDE
 from holdfast.backends.temporal.records import Piece, Start, State, event_of, moved
 from holdfast.store.work import to_json
 from holdfast.words.model import FINISHED, ApprovalRow, Event, RunRow
@@ -28,6 +28,8 @@ class Found:
     start: Start | None = None
     events: list[Event] = field(default_factory=list)
     questions: dict[str, ApprovalRow] = field(default_factory=dict)
+    parts: dict[str, str] = field(default_factory=dict)
+    inbox: list[tuple[Any, ...]] = field(default_factory=list)  # rows of it, where they are asked for
 
     @property
     def children(self) -> list[str]:
@@ -90,17 +92,17 @@ async def read(client: Client, described: WorkflowExecutionDescription) -> Found
     row, state = found.row, execution.state
     for name in ("uid", "input"):
         setattr(row, name, getattr(execution.start.row, name))
-    events = {event.seq: event for event in state.events}
-    questions = dict(state.questions)
+    events = {event.seq: event for event in (*state.events, *state.dropped)}
+    questions, parts = dict(state.questions), dict(state.parts)
     for piece in execution.pieces:
         if piece[0] == "?":
             questions[piece[1]["id"]] = ApprovalRow(**piece[1])
+        elif piece[0] == "#":
+            parts.update(piece[1])
         else:
             events[piece[0]] = event_of(piece, execution.results)
     row.next_seq = max(events, default=row.next_seq - 1) + 1
-    row.steps = state.row.get("steps", 0) + sum(
-        piece[0] != "?" and piece[1] == "step.completed" for piece in execution.pieces
-    )
+    row.steps = state.row.get("steps", 0) + sum(piece[1] == "step.completed" for piece in execution.pieces)
     if row.status == "completed":
         row.result = execution.result
     before, looks = execution.before, 0
@@ -108,12 +110,12 @@ async def read(client: Client, described: WorkflowExecutionDescription) -> Found
         older = await _read(client, described.id, before)
         if older is None:
             break
-        for event in older.state.events:
+        for event in (*older.state.events, *older.state.dropped):
             events.setdefault(event.seq, event)
         for piece in older.pieces:
             if piece[0] == "?":
                 questions.setdefault(piece[1]["id"], ApprovalRow(**piece[1]))
-            else:
+            elif piece[0] != "#":
                 events.setdefault(piece[0], event_of(piece, older.results))
         before, looks = older.before, looks + 1
     for event in events.values():
@@ -121,8 +123,8 @@ async def read(client: Client, described: WorkflowExecutionDescription) -> Found
     if row.status in FINISHED:
         for question in questions.values():
             if question.status == "open":
-                question.status, question.note = "withdrawn", row.status
-    return Found(row, execution.start, [events[seq] for seq in sorted(events)], questions)
+                question.status, question.note, question.decided_at = "withdrawn", row.status, row.finished_at
+    return Found(row, execution.start, [events[seq] for seq in sorted(events)], questions, parts)
 
 
 async def _read(client: Client, run: str, execution: str) -> _Execution | None:
@@ -173,11 +175,11 @@ def _look(event: HistoryEvent, names: dict[int, str], want: Any) -> None:
             want("state", None, given[1])
     elif kind == "activity_task_scheduled_event_attributes":
         asked = event.activity_task_scheduled_event_attributes
-        names[event.event_id] = asked.activity_id
-        given = asked.input.payloads
-        if asked.activity_type.name == KEEP:
+        given, named = asked.input.payloads, asked.activity_type.name
+        if named == KEEP:
             want("pieces", None, given[0])
-        elif len(given) > 1:
+        elif named != SIDE:
+            names[event.event_id] = asked.activity_id
             want("pieces", None, given[1])
     elif kind == "activity_task_completed_event_attributes":
         done = event.activity_task_completed_event_attributes

@@ -17,6 +17,7 @@ from holdfast.declare import Step
 from holdfast.engine.host import Work
 from holdfast.resources import OpenResources
 from holdfast.runtime import AgentSpec, StepSpec
+from holdfast.store.store import Store
 from holdfast.verbs.names import reached
 from holdfast.words.model import Event
 from holdfast.words.overrides import Override
@@ -35,7 +36,10 @@ class Body:
 class House:
     """A process that carries runs, as they and their bodies see it."""
 
-    def __init__(self, address: Address, served: Served, settings: Settings, queue: str) -> None:
+    def __init__(
+        self, address: Address, served: Served, settings: Settings, queue: str, side: Store | None = None
+    ) -> None:
+        self.side = side  # a database beside the cluster
         self.address, self.settings, self.queue = address, settings, queue
         self._served = served
         self.value_limit_bytes = settings.value_limit_bytes

@@ -1,15 +1,15 @@
 """Records: what of a run travels to and from the cluster, as text. Look here for what a history of Temporal's says of a journal.
 
-A run starts with a `Start`. What its engine records goes into the history as pieces, in order: an event of the journal, or a
-question as it is now. The result of a step lies there already, as that of its activity: its event names the activity instead.
-When a run goes on in another execution, that begins with a `State`: all that the engine needs to go on.
+A run starts with a `Start`. What its engine records goes into the history as pieces, in order: an event of the journal, a
+question as it is now ("?"), or parts of inputs ("#"). The result of a step lies there already, as that of its activity: its event
+names the activity instead. When a run goes on in another execution, that begins with a `State`: all that the engine needs to go on.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ _MOVING: Final = (
 )  # fmt: skip
 _ERROR_LENGTH: Final = 4_000
 Piece = list[Any]
+Came = list[Any]  # the place of a signal, its kind, its topic and when it came
 
 
 @dataclass(slots=True)
@@ -39,25 +40,32 @@ class Start:
     path: list[str]
     starters: list[str]
     longest: int  # events of one execution; the same for as long as the run lives, or replay would go on elsewhere
+    above: list[str] = field(default_factory=list)  # the runs from the root down to the one that started it
+    side: bool = False  # there is a database beside the cluster; it stays so, as `longest` does
 
     @classmethod
-    def of(cls, new: NewRun, path: list[str], starters: list[str], longest: int, now: int) -> Start:
+    def of(
+        cls, new: NewRun, path: list[str], starters: list[str], longest: int, now: int, above: Iterable[str] = (), *,
+        side: bool = False,
+    ) -> Start:  # fmt: skip
         """For a run that is to be created."""
         row = RunRow(
             new.id, new.uid, new.agent, "ready", new.input, new.version, new.queue, now + new.delay_ms, labels=new.labels,
             parent_id=new.parent_id, parent_key=new.parent_key, root_id=new.root_id or new.id, created_at=now,
             updated_at=now, identity=new.identity, priority=new.lane.priority,
         )  # fmt: skip
-        return cls(row, [*path, new.agent], starters, longest)
+        return cls(row, [*path, new.agent], starters, longest, [*above], side)
 
     def text(self) -> str:
         row = {name: getattr(self.row, name) for name in _STILL}
-        return to_json({"row": row, "path": self.path, "starters": self.starters, "longest": self.longest})
+        said = {"row": row, "path": self.path, "starters": self.starters, "longest": self.longest, "above": self.above}
+        return to_json(said | ({"side": True} if self.side else {}))
 
     @classmethod
     def read(cls, text: str) -> Start:
         said = json.loads(text)
-        return cls(RunRow(status="ready", **said["row"]), said["path"], said["starters"], said["longest"])
+        row = RunRow(status="ready", **said["row"])
+        return cls(row, said["path"], said["starters"], said["longest"], said["above"], "side" in said)
 
 
 @dataclass(slots=True)
@@ -69,17 +77,24 @@ class State:
     questions: dict[str, ApprovalRow] = field(default_factory=dict)
     children: dict[str, dict[str, Any] | None] = field(default_factory=dict)  # how each ended, or None
     signals: list[Signal] = field(default_factory=list)  # that the engine has not taken yet
-    known: dict[str, int] = field(default_factory=dict)  # ids of signals that came lately, and their places
+    known: dict[str, Came] = field(default_factory=dict)  # signals that came lately, by their ids
     pauses: list[str] = field(default_factory=list)  # requests to pause that hold, or are to
     held: bool = False  # the run is paused
     cut: int = 0  # executions before this one
+    parts: dict[str, str] = field(default_factory=dict)  # of inputs that events name, by their digests
+    dropped: list[Event] = field(default_factory=list)  # that a retry took out of the journal
+    unborn: bool = False  # it came with a run that is not here yet, and waits for that
+    frees: list[str] = field(default_factory=list)  # runs that came with this one, and wait for it
+    over: dict[str, Any] | None = None  # how it had ended when it came
 
     def pack(self) -> bytes:
         said = {
             "events": [listed(event) for event in self.events], "row": self.row,
             "questions": [asdict(row) for row in self.questions.values()], "children": self.children,
             "signals": [[s.position, s.kind, s.topic, s.value, s.data, s.sent_at] for s in self.signals],
-            "known": self.known, "pauses": self.pauses, "held": self.held, "cut": self.cut,
+            "known": self.known, "pauses": self.pauses, "held": self.held, "cut": self.cut, "parts": self.parts,
+            "dropped": [[*listed(event), event.dropped] for event in self.dropped], "unborn": self.unborn, "frees": self.frees,
+            "over": self.over,
         }  # fmt: skip
         return zlib.compress(to_json(said).encode(), 1)
 
@@ -89,7 +104,8 @@ class State:
         return cls(
             [event_of(each) for each in said["events"]], said["row"],
             {each["id"]: ApprovalRow(**each) for each in said["questions"]}, said["children"],
-            [Signal(*each) for each in said["signals"]], said["known"], said["pauses"], said["held"], said["cut"],
+            [Signal(*each) for each in said["signals"]], said["known"], said["pauses"], said["held"], said["cut"], said["parts"],
+            [_dropped(each) for each in said["dropped"]], said["unborn"], said["frees"], said["over"],
         )  # fmt: skip
 
 
@@ -106,6 +122,12 @@ def event_of(piece: Piece, results: Mapping[str, str] | None = None) -> Event:
     if len(piece) > 7:
         value = (results or {}).get(piece[7])
     return Event(seq, kind, key, data, value, None, at, epoch)
+
+
+def _dropped(piece: Piece) -> Event:
+    event = event_of(piece[:7])
+    event.dropped = piece[7]
+    return event
 
 
 def moving(row: RunRow) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from holdfast.backends.temporal import history
 from holdfast.backends.temporal.address import AGENT, ARRIVE, DECIDE, RUN, Address
 from holdfast.backends.temporal.ground import first_attributes, first_memo
 from holdfast.backends.temporal.history import Found
+from holdfast.backends.temporal.moves import Moves
 from holdfast.backends.temporal.records import Start, State, moving
 from holdfast.backends.temporal.worker import TemporalWorker
 from holdfast.errors import (
@@ -49,14 +50,18 @@ from holdfast.errors import (
 )
 from holdfast.runtime import AgentSpec
 from holdfast.store.approvals import count, delegated
+from holdfast.store.audit import note
 from holdfast.store.blobs import insert_blobs, spilled
 from holdfast.store.budgets import Spending, spend
 from holdfast.store.changes import Changes, News
 from holdfast.store.contract import Ailment, looks_again, write_limit
 from holdfast.store.control import Resume
+from holdfast.store.parts import keep_parts
 from holdfast.store.runs import NewRun
 from holdfast.store.sqlite.store import SQLiteStore
 from holdfast.store.store import Store
+from holdfast.store.streams import Piece
+from holdfast.store.urls import store_at
 from holdfast.store.work import Asking, Count, Transaction, to_json
 from holdfast.words import people
 from holdfast.words.clock import Clock, SystemClock
@@ -76,21 +81,26 @@ _SOONEST_S, _LATEST_S = 0.05, 1.0  # between two looks for news, while somebody 
 _ALIVE_S: Final = 75.0  # since a poller was heard of: each poll takes a minute
 _AGENTS_S: Final = 2.0
 _NEEDS: Final = "and that needs a database of Holdfast's own (sqlite: or postgresql://)"
+_BESIDE_IT: Final = ". Name one that stands beside it in its URL: ?side=postgresql://..."
 _OWN: Final = ("lease_owner", "company", "life", "life_at", "worked_ms", "interruptions")
+_BESIDE: Final = (
+    "said", "conversations", "fill_conversation", "delete_conversation", "add_token", "use_token", "revoke_tokens", "token",
+    "tokens", "begin_session", "session", "use_once", "end_sessions_of", "end_session", "add_link", "link", "note_refusals",
+    "erase_audit", "paused_rates",
+)  # fmt: skip
 _REFUSED: Final = (
     "feed", "feed_lines", "fleet_workers", "lost_workers", "backup", "delete", "delete_finished",
-    "fork", "retain", "belongings",
+    "fork", "retain",
 )  # fmt: skip
 
 
-class TemporalStore(Store):
+class TemporalStore(Moves):
     """A namespace of a cluster, as a `Store`."""
 
     def __init__(self, address: Address, *, clock: Clock | None = None, name: str = "") -> None:
         super().__init__(clock if clock is not None else SystemClock(), name)
-        self._folder = tempfile.TemporaryDirectory(prefix="holdfast-temporal-")
-        self._mirror = SQLiteStore(f"{self._folder.name}/mirror.db", durability="none", clock=self.clock)
         self.url, self.address, self.inputs = address.url, address, address.inputs
+        self.side = None if address.side is None else store_at(address.side, clock=clock, name=name)
         self._client: Client | None = None
         self._seen: dict[str, tuple[str, int, str, bool]] = {}
         self._turn = asyncio.Lock()
@@ -109,6 +119,10 @@ class TemporalStore(Store):
     async def open(self) -> None:
         self._begin()
         self._client = await self.address.connect()
+        if self.side is not None:
+            await self.side.open()
+        self._folder = tempfile.TemporaryDirectory(prefix="holdfast-temporal-")
+        self._mirror = SQLiteStore(f"{self._folder.name}/mirror.db", durability="none", clock=self.clock)
         await self._mirror.open()
         self._open = True
         self._news.begin()
@@ -118,11 +132,16 @@ class TemporalStore(Store):
             self._open = False
             await self._news.end()
             await self._mirror.close()
+            if self.side is not None:
+                await self.side.close()
             self._folder.cleanup()
 
     def abandon(self) -> None:
-        self._open = False
-        self._mirror.abandon()
+        if self._open:
+            self._open = False
+            self._mirror.abandon()
+            if self.side is not None:
+                self.side.abandon()
 
     def observe(self, commit: Callable[[int, float], None]) -> None:
         """A cluster tells nobody of its commits."""
@@ -134,11 +153,13 @@ class TemporalStore(Store):
         self, specs: Iterable[AgentSpec], settings: Settings, triggers: Iterable[Any], *_: Any, **__: Any
     ) -> TemporalWorker:
         """Make what carries runs of these agents in this process."""
-        self._served_here = TemporalWorker(self.client, self.address, self.worker_id, specs, settings, triggers)
+        self._served_here = TemporalWorker(
+            self.client, self.address, self.worker_id, specs, settings, triggers, self.side
+        )
         return self._served_here
 
     @property
-    def client(self) -> Client:
+    def client(self) -> Client:  # type: ignore[override]
         assert self._client is not None
         return self._client
 
@@ -181,7 +202,8 @@ class TemporalStore(Store):
         raise self._lacks("a backup")
 
     def _lacks(self, what: str) -> Unsupported:
-        return Unsupported(f"{what}: {self.url!r} is a Temporal cluster, {_NEEDS}")
+        advice = _BESIDE_IT if what in _BESIDE else ""
+        return Unsupported(f"{what}: {self.url!r} is a Temporal cluster, {_NEEDS}{advice}")
 
     def _submit(self, do: Any, **_: Any) -> NoReturn:
         raise self._lacks("what is to be written")
@@ -211,6 +233,13 @@ class TemporalStore(Store):
             raise StoreUnavailable(f"the cluster at {self.url!r} did not answer in time") from None
 
     # The mirror
+
+    async def _place(self, found: Sequence[Found]) -> None:
+        async with self._turn:
+            await self._mirrored(_Put(found))
+
+    def _forget_seen(self, run: str) -> None:
+        self._seen.pop(run, None)
 
     async def _described(self, run: str) -> WorkflowExecutionDescription | None:
         try:
@@ -374,16 +403,44 @@ class TemporalStore(Store):
         now_s = self.clock.now() / 1000
         return any(poller.last_access_time.ToSeconds() > now_s - _ALIVE_S for poller in found.pollers)
 
+    async def streams(self, run: str) -> list[Piece]:
+        return [] if self.side is None else await self.side.streams(run)
+
+    async def pieces(self, run: str, stream: str, after: int, limit: int = 500) -> Sequence[Piece]:
+        return [] if self.side is None else await self.side.pieces(run, stream, after, limit)
+
+    async def conversations_held(self, run: str) -> list[str]:
+        return [] if self.side is None else await self.side.conversations_held(run)
+
+    async def stream_sizes(self, run: str) -> dict[str, int]:
+        return {} if self.side is None else await self.side.stream_sizes(run)
+
     async def queues_taken(self) -> frozenset[str] | None:
         return None
 
     async def audit(self, run: str | None = None, limit: int = 100, **which: Any) -> list[Any]:
-        """There is none. Whoever looks for what it says of one question or run, and can do without, is told nothing."""
+        """Without a database beside the cluster there is none but who started a run, which its history says.
+
+        Whoever looks for what it says of one question or run, and can do without, is told nothing.
+        """
+        if self.side is not None:
+            return await self.side.audit(run, limit, **which)
         if "only" in which:
             raise Unsupported(
-                f"{self.url!r} is a Temporal cluster, which keeps no audit; the histories of runs name who decided"
+                f"{self.url!r} is a Temporal cluster, which keeps no audit; the histories of runs name who decided{_BESIDE_IT}"
             )
-        return []
+        if run is None or which.get("actions") != ["start"]:
+            return []
+        described = await self._described(run)
+        found = None if described is None else await self._asked(history.read(self.client, described), run)
+        return [] if found is None or found.start is None else [{"actor": found.start.starters[0], "data": {}}]
+
+    async def _note(
+        self, run: str, by: str, via: str, action: str, data: dict[str, Any], value: str | None = None
+    ) -> None:
+        """Note in the audit what was done, if there is one: behind the deed, because a cluster has no transaction with it."""
+        if self.side is not None:
+            await self.side._submit(lambda tx: note(tx, run, by, via, action, data, value), journal=False)
 
     # Writing
 
@@ -397,9 +454,8 @@ class TemporalStore(Store):
                 f"Holdfast's own (sqlite: or postgresql://), and {self.url!r} is a Temporal cluster"
             )
         run.input = _whole(run.input, blobs)
-        start = Start.of(
-            run, [], people.starters(by or people.SOMEONE.name, via), self.address.longest, self.clock.now()
-        )
+        starters = people.starters(by or people.SOMEONE.name, via)
+        start = Start.of(run, [], starters, self.address.longest, self.clock.now(), side=self.side is not None)
         try:
             await self._asked(self._started(start, None, delay_ms=run.delay_ms))
         except WorkflowAlreadyStartedError:
@@ -409,14 +465,17 @@ class TemporalStore(Store):
                 raise UnknownRun(f"{run.id!r} is a workflow in {self.url} that is no run of Holdfast's") from None
             return row, row.uid == run.uid
         start.row.status = "ready"
+        await self._note(run.id, by, via, "start", {"agent": run.agent})
         return start.row, True
 
-    async def _started(self, start: Start, state: bytes | None, *, delay_ms: int = 0, again: bool = False) -> None:
-        row, reuse = start.row, WorkflowIDReusePolicy
+    async def _started(
+        self, start: Start, state: bytes | None, *, delay_ms: int = 0, again: bool = False, memo: Mapping[str, Any] | None = None
+    ) -> None:  # fmt: skip
+        row, reuse, memo = start.row, WorkflowIDReusePolicy, {**first_memo(start.row), **(memo or {})}
         await self.client.start_workflow(
             RUN, args=[start.text(), state], id=row.id, task_queue=self.address.task_queue(row.agent, row.version, row.queue),
             id_reuse_policy=reuse.ALLOW_DUPLICATE if again else reuse.REJECT_DUPLICATE,
-            id_conflict_policy=WorkflowIDConflictPolicy.FAIL, memo=first_memo(row), search_attributes=first_attributes(row),
+            id_conflict_policy=WorkflowIDConflictPolicy.FAIL, memo=memo, search_attributes=first_attributes(row),
             start_delay=timedelta(milliseconds=delay_ms) if delay_ms else None,
         )  # fmt: skip
 
@@ -427,6 +486,7 @@ class TemporalStore(Store):
         """Send a signal. Its place in the inbox is known to the run alone."""
         said = {"id": signal_id, "kind": kind, "topic": topic, "value": value and _whole(value, blobs), "data": data}
         await self._signal(run, said)
+        await self._note(run, by, via, "send", {"topic": topic, "position": 0})
         return 0
 
     async def _signal(self, run: str, said: Mapping[str, Any]) -> None:
@@ -446,6 +506,7 @@ class TemporalStore(Store):
         row = await self._going(run, "paused")
         data = {"by": by, "reason": reason, "request": request, "depth": 0, "family": family, "now": now}
         await self._signal(run, {"id": request, "kind": "run.pausing", "data": data})
+        await self._note(run, by, via, "pause", {"by": by, "reason": reason} | ({"now": True} if now else {}))
         return "paused" if row.status == "paused" else "running"
 
     async def cancel(
@@ -459,6 +520,7 @@ class TemporalStore(Store):
         await self._signal(run, {"id": request, "kind": "run.cancelling", "data": data})
         with contextlib.suppress(UnknownRun):  # so that the cluster shows it as cancelled too
             await self._asked(self.client.get_workflow_handle(run).cancel(), run)
+        await self._note(run, by, via, "cancel", data)
         return row.status
 
     async def _going(self, run: str, what: str) -> RunRow:
@@ -480,6 +542,7 @@ class TemporalStore(Store):
             raise UnknownRun(f"there is no run {run!r} in {self.url}")
         if row.status == "failed" and retry:
             await self._retry(run, by, via)
+            await self._note(run, by, via, "retry", {"by": by, "cut": None})
             return
         if row.status in FINISHED:
             advice = "; retry it instead" if row.status == "failed" else ""
@@ -491,6 +554,7 @@ class TemporalStore(Store):
             run, {"id": f"resume:{run}:{row.next_seq}:{self.clock.now()}", "kind": "run.resumed", "data": data}
         )
         await self._until_resumed(run)
+        await self._note(run, by, via, "resume", {"by": by, "cut": None})
 
     async def _until_resumed(self, run: str) -> None:
         """Wait until a worker has let the run go on: what a client reads next must not be that it is paused."""
@@ -525,11 +589,13 @@ class TemporalStore(Store):
             assert found is not None
             assert found.start is not None
             start = found.start
-            events = await self._mirror.journal(row.id)
+            whole = await self._mirror.journal(row.id, dropped=True)
+            events = [event for event in whole if event.dropped is None]
             children = {
                 event.data["child"]: None for event in events if event.kind in ("child.started", "child.spawned")
             }
-            state = State(events, moving(row), dict(found.questions), dict(children))
+            state = State(events, moving(row), dict(found.questions), dict(children), parts=found.parts)
+            state.dropped = [event for event in whole if event.dropped is not None]
             state.row |= {"lease_epoch": row.lease_epoch, "status": "ready"}
             for child in children:
                 state.children[child] = await self._how_it_ended(child)
@@ -590,7 +656,13 @@ class TemporalStore(Store):
                 return now
             (count(self.clock.now(), now, ballot) if to is None else delegated(self.clock.now(), now, to, ballot))
             raise _error(answer)
-        return ApprovalRow(**answer)
+        decided = ApprovalRow(**answer)
+        if self.side is not None:
+            with contextlib.suppress(HoldfastError):
+                at = self.clock.now()
+                what = count(at, row, ballot) if to is None else delegated(at, row, to, ballot)
+                await self._note(row.run_id, what.by, what.via, what.action, what.data, decided.data or decided.shown)
+        return decided
 
 
 def _error(answer: Mapping[str, str]) -> HoldfastError:
@@ -666,6 +738,14 @@ class _Put:
                     spendings.append(Spending.of(event))
             if lines:
                 yield Count("record", lines)
+            for event in found.events:
+                if event.dropped is not None:
+                    yield from tx.rows("drop_event", run=row.id, seq=event.seq, dropped=event.dropped)
+            if found.parts:
+                yield from keep_parts(tx, [(row.id, found.parts)])
+            for position, signal_id, kind, topic, value, told, at in found.inbox:
+                yield from tx.rows("insert_signal", run=row.id, position=position, signal_id=signal_id, kind=kind, topic=topic,
+                                   value=value, data=told, now=at)  # fmt: skip
             for question in found.questions.values():
                 asked = asdict(question)
                 asked["run"], asked["root"], asked["by"] = (
@@ -714,6 +794,17 @@ def _of_run(name: str) -> Any:
     return method
 
 
+def _of_side(name: str) -> Any:
+    """What spans runs is in the database beside the cluster, if there is one."""
+
+    async def method(self: TemporalStore, *args: Any, **named: Any) -> Any:
+        if self.side is None:
+            raise self._lacks(name)
+        return await getattr(self.side, name)(*args, **named)
+
+    return method
+
+
 def _refused(name: str) -> Any:
     async def method(self: TemporalStore, *_: Any, **__: Any) -> NoReturn:
         raise self._lacks(name)
@@ -723,9 +814,11 @@ def _refused(name: str) -> Any:
 
 for _name in (
     "journal", "outline", "lines", "lines_at", "outline_of", "begun_before", "worker_at", "events_at", "inputs_between",
-    "last_of_kind", "last_request", "spent_by", "keys_like", "last_messages", "count_messages", "conversations_held", "voted",
+    "last_of_kind", "last_request", "spent_by", "keys_like", "last_messages", "count_messages", "voted",
 ):  # fmt: skip
     setattr(TemporalStore, _name, _of_run(_name))
+for _name in _BESIDE:
+    setattr(TemporalStore, _name, _of_side(_name))
 for _name in _REFUSED:
     if hasattr(Store, _name):
         setattr(TemporalStore, _name, _refused(_name))

@@ -8,16 +8,17 @@ from datetime import timedelta
 from typing import Any, Final
 
 from temporalio.client import Client
-from temporalio.common import WorkflowIDConflictPolicy
-from temporalio.worker import Worker
+from temporalio.common import WorkerDeploymentVersion, WorkflowIDConflictPolicy
+from temporalio.worker import Worker, WorkerDeploymentConfig
 
 from holdfast.backends.temporal.activities import Activities
-from holdfast.backends.temporal.address import AGENT, Address
+from holdfast.backends.temporal.address import AGENT, NOBODY, Address
 from holdfast.backends.temporal.house import House
 from holdfast.backends.temporal.workflow import Runner, RunWorkflow, let_go
 from holdfast.declare import Step
 from holdfast.errors import Unsupported
 from holdfast.runtime import AgentSpec
+from holdfast.store.store import Store
 from holdfast.verbs.names import reached
 from holdfast.words.harmless import logger
 from holdfast.words.triggers import TriggerSpec
@@ -27,7 +28,6 @@ from holdfast.worker.settings import Settings
 
 _log = logger("holdfast")
 _STICKY_S: Final = 5.0  # for so long a workflow task waits for the process that had the run last
-_NOBODY: Final = "nobody"  # a task queue that is never polled
 
 
 class TemporalWorker:
@@ -37,7 +37,7 @@ class TemporalWorker:
 
     def __init__(
         self, client: Client, address: Address, name: str, specs: Iterable[AgentSpec], settings: Settings,
-        triggers: Iterable[TriggerSpec] = (),
+        triggers: Iterable[TriggerSpec] = (), side: Store | None = None,
     ) -> None:  # fmt: skip
         for trigger in triggers:
             raise Unsupported(
@@ -45,7 +45,7 @@ class TemporalWorker:
             )
         self._client, self._address, self._settings = client, address, settings
         self._served, self.measures = Served(specs), Measures()
-        self._house = House(address, self._served, settings, f"{address.queue}:at-home:{name}")
+        self._house = House(address, self._served, settings, f"{address.queue}:at-home:{name}", side)
         self._house.more = self._add
         self._activities = Activities(self._house)
         self._running: dict[str, tuple[Worker, asyncio.Task[None]]] = {}
@@ -53,7 +53,7 @@ class TemporalWorker:
         self.attempts: dict[str, Any] = {}
         self.draining = False
         for spec in self._specs():
-            check_served(spec)
+            check_served(spec, side=side is not None)
 
     def _specs(self) -> list[AgentSpec]:
         found = {}
@@ -68,28 +68,28 @@ class TemporalWorker:
         """Publish the agents, and poll their task queues."""
         self._loop = asyncio.get_running_loop()
         await self._publish()
-        self._poll(self._house.queue, home=True)
+        self._poll(self._house.queue)
         self._poll_all()
 
-    def _queues(self) -> list[str]:
+    def _queues(self) -> dict[str, AgentSpec]:
         """The task queues of all agents served: a child is in the queue of its parent, unless its agent has one."""
         specs = self._specs()
         queues = dict.fromkeys(["default", *(spec.flow.queue for spec in specs if spec.flow.queue)])
         wanted = [queue for queue in queues if self._settings.queues is None or queue in self._settings.queues]
-        found = []
+        found: dict[str, AgentSpec] = {}
         for spec in specs:
             for queue in wanted:
-                found.append(self._address.task_queue(spec.name, spec.version, queue))
+                found[self._address.task_queue(spec.name, spec.version, queue)] = spec
                 if self._served.spec_of(spec.name) is spec:  # runs without a version are the newest's
-                    found.append(self._address.task_queue(spec.name, None, queue))
-        return list(dict.fromkeys(found))
+                    found[self._address.task_queue(spec.name, None, queue)] = spec
+        return found
 
-    def _poll(self, queue: str, *, home: bool = False) -> None:
+    def _poll(self, queue: str, spec: AgentSpec | None = None) -> None:
         if queue in self._running:
             return
         settings = self._settings
-        activities = [self._activities.step, self._activities.keep]
-        workflows: list[Any] = [] if home else [RunWorkflow]
+        activities: list[Any] = [self._activities.step, self._activities.keep, self._activities.beside]
+        workflows: list[Any] = [] if spec is None else [RunWorkflow]
         worker = Worker(
             self._client, task_queue=queue, workflows=workflows, activities=activities,
             workflow_runner=Runner(self._house), max_cached_workflows=settings.concurrency,
@@ -97,11 +97,18 @@ class TemporalWorker:
             max_concurrent_workflow_tasks=max(2, min(100, settings.concurrency)),
             sticky_queue_schedule_to_start_timeout=timedelta(seconds=min(_STICKY_S, settings.lease_ttl_s / 2)),
             graceful_shutdown_timeout=timedelta(seconds=settings.stop_grace_s),
-            identity=self._house.queue, disable_eager_activity_execution=False,
+            identity=self._house.queue, disable_eager_activity_execution=False, deployment_config=self._deployment(spec),
         )  # fmt: skip
         task = asyncio.get_running_loop().create_task(worker.run())
         self._running[queue] = worker, task
         task.add_done_callback(self._ended)
+
+    def _deployment(self, spec: AgentSpec | None) -> WorkerDeploymentConfig | None:
+        """A version of an agent, as Temporal's pages tell of it. Runs go by task queues: no operator need name a current one."""
+        if spec is None or spec.version is None:
+            return None
+        version = WorkerDeploymentVersion(f"{self._address.queue}-{spec.name}", spec.version)
+        return WorkerDeploymentConfig(version, use_worker_versioning=False)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not self.draining and not task.cancelled() and task.exception() is not None:
@@ -109,22 +116,22 @@ class TemporalWorker:
 
     def _add(self, spec: AgentSpec) -> None:
         """An agent was met that nobody named: serve it too. A workflow says so, in a thread of its own."""
-        check_served(spec)
+        check_served(spec, side=self._house.side is not None)
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._poll_all)
 
     def _poll_all(self) -> None:
-        for queue in self._queues():
-            self._poll(queue)
+        for queue, spec in self._queues().items():
+            self._poll(queue, spec)
 
     async def _publish(self) -> None:
         """Each agent that is served has a workflow that nobody carries out: its memo says how the agent is called."""
         for spec in self._specs():
             named = spec.name if spec.version is None else f"{spec.name}@{spec.version}"
             memo = {"Holdfast": {"agent": spec.name, "version": spec.version, "schema": schema_of(spec),
-                                 "newest": self._served.spec_of(spec.name) is spec, "queues": self._queues()}}  # fmt: skip
+                                 "newest": self._served.spec_of(spec.name) is spec, "queues": [*self._queues()]}}  # fmt: skip
             await self._client.start_workflow(
-                AGENT, id=f"{self._address.queue}:agent:{named}", task_queue=f"{self._address.queue}:{_NOBODY}", memo=memo,
+                AGENT, id=f"{self._address.queue}:agent:{named}", task_queue=f"{self._address.queue}:{NOBODY}", memo=memo,
                 id_conflict_policy=WorkflowIDConflictPolicy.TERMINATE_EXISTING,
             )  # fmt: skip
 
@@ -149,7 +156,7 @@ class TemporalWorker:
                 f"trigger {trigger.name!r}: triggers need a database of Holdfast's own, not a Temporal cluster"
             )
         for spec in specs:
-            check_served(spec)
+            check_served(spec, side=self._house.side is not None)
             self._served.replace(spec)
         await self._publish()
         self._poll_all()
@@ -162,8 +169,8 @@ class TemporalWorker:
         return self._served.spec_of(agent, version)
 
 
-def check_served(spec: AgentSpec) -> None:
-    """Refuse an agent that declares what a cluster has not: `Unsupported`."""
+def check_served(spec: AgentSpec, *, side: bool) -> None:
+    """Refuse an agent that declares what a cluster has not: `Unsupported`. `side`: there is a database beside it."""
     flow = spec.flow
     declared = {
         "limit=": flow.limit, "rate=": flow.rate, "singleton=": flow.singleton, "budget=": spec.budget, "schedule=": spec.schedule,
@@ -183,8 +190,14 @@ def check_served(spec: AgentSpec) -> None:
                 f"step {value.name!r}, which agent {spec.name!r} uses, declares transaction=: its body would be part of a commit "
                 "of the store, and a Temporal cluster has none. Make it idempotent with holdfast.idempotency_key()"
             )
-        if value.spec.flow is not None:
+        used = f"step {value.name!r}, which agent {spec.name!r} uses,"
+        if value.spec.flow is not None and value.spec.flow.limit is not None:
             raise Unsupported(
-                f"step {value.name!r}, which agent {spec.name!r} uses, declares limit= or rate=, which span runs and need a "
-                "database of Holdfast's own (sqlite: or postgresql://), not a Temporal cluster"
+                f"{used} declares limit=: its slots are free when a lease ends, and a Temporal cluster has no leases. Use rate= "
+                "with a database beside it (?side=), or sqlite: or postgresql:// as the store"
+            )
+        if value.spec.flow is not None and not side:
+            raise Unsupported(
+                f"{used} declares rate=, which spans runs and needs a database of Holdfast's own. Name one that stands beside the "
+                "cluster in its URL: ?side=postgresql://..."
             )

@@ -11,7 +11,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails
 
-from holdfast.backends.temporal.address import ARRIVE, DECIDE, RUN
+from holdfast.backends.temporal.address import ARRIVE, DECIDE, LEAVE, RUN, TELL
 from holdfast.backends.temporal.ground import Ground
 from holdfast.backends.temporal.house import House
 
@@ -42,6 +42,16 @@ class RunWorkflow:
     def decide(self, said: dict[str, Any]) -> dict[str, Any]:
         """A person says something to a question."""
         return self._ground.decide(said)
+
+    @workflow.update(name=TELL)
+    def tell(self) -> bytes:
+        """Whoever takes the run elsewhere reads it."""
+        return self._ground.tell()
+
+    @workflow.update(name=LEAVE)
+    def leave(self, said: dict[str, Any]) -> bool:
+        """Whoever takes it elsewhere has it."""
+        return self._ground.leave(said)
 
     @decide.validator
     def _is_well_formed(self, said: dict[str, Any]) -> None:

@@ -1,0 +1,215 @@
+"""The side: a database of Holdfast's own beside a cluster, for what a history is no place for.
+
+Look here for what `?side=postgresql://...` adds. Clients use it as it is: tokens, the audit, conversations. The engine of a run
+reaches it by an activity: to count rates of steps, to write into streams, and to talk (`talks.py`). Bodies write into streams
+from wherever they run.
+
+A run on Temporal has a row in the side, because streams belong to rows: one that is 'moved', so that nothing carries it on there.
+
+Everything is idempotent or fenced, but for turns of rates: one that is taken twice, because the first answer was lost, makes the
+others later and none earlier. A writer knows where it found the stream, and writes there or not at all: of two bodies of one
+step, of which one is believed to be gone, one gets no further. Rows that are there already under a writer's own mark are its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from holdfast.engine.outlets import BodyStreams
+from holdfast.engine.recorder import FLUSH_CHARACTERS, FLUSH_S, MOST_CHARACTERS
+from holdfast.engine.streams import Streams
+from holdfast.errors import LeaseLost
+from holdfast.store.changes import News
+from holdfast.store.limits import Turn
+from holdfast.store.store import Store
+from holdfast.store.streams import Piece, chunk_row
+from holdfast.store.work import Asking, Count, Transaction
+from holdfast.words.model import RunRow
+
+_OWN: Final = ("lease_owner", "company", "life", "life_at", "worked_ms", "interruptions")
+Line = list[Any]  # a piece of a stream, as it travels
+
+
+def told(piece: Piece) -> Line:
+    """A piece as a list."""
+    return [piece.stream, piece.position, piece.kind, piece.key, piece.attempt, piece.began, piece.reason, piece.text]
+
+
+def piece_of(line: Sequence[Any]) -> Piece:
+    """A piece from such a list."""
+    stream, position, kind, key, attempt, began, reason, text = line
+    return Piece(stream, position, kind, key, attempt, began, reason, [text] if text else [])
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Add these pieces to streams of a run, where its writer has left them; `mark` is its own."""
+
+    run: str
+    agent: str
+    mark: int
+    pieces: Sequence[Piece]
+
+    def __call__(self, tx: Transaction) -> Asking[None]:
+        last = self.pieces[-1]
+        yield from shadow(tx, self.run, self.agent)
+        mine = yield from tx.row(
+            "chunk_written", run=self.run, stream=last.stream, position=last.position, epoch=self.mark
+        )
+        if mine is not None:
+            return
+        ends = {row[0]: row[1] for row in (yield from tx.rows("streams", run=self.run))}
+        for piece in self.pieces:
+            if piece.position - (len(piece.text) or 1) != ends.get(piece.stream, 0):
+                at = ends.get(piece.stream, 0)
+                raise LeaseLost(
+                    f"the stream {piece.stream!r} of run {self.run!r} has come to {at}: another body writes it"
+                )
+            ends[piece.stream] = piece.position
+        yield Count("insert_chunk", [(*chunk_row(self.run, self.mark, piece), tx.now) for piece in self.pieces])
+        tx.changed(self.run, News.GREW)
+
+
+def shadow(tx: Transaction, run: str, agent: str) -> Asking[None]:
+    """See that a run has a row in the side."""
+    if (yield from tx.row("fence", run=run)) is not None:
+        return
+    uid = hashlib.sha256(run.encode()).hexdigest()[:32]
+    now = tx.now
+    row = RunRow(
+        run,
+        uid,
+        agent,
+        "moved",
+        "{}",
+        root_id=run,
+        reason="it is on Temporal",
+        created_at=now,
+        updated_at=now,
+        finished_at=now,
+    )
+    values = {name: value for name, value in asdict(row).items() if name not in _OWN}
+    values["epoch"] = values.pop("lease_epoch")
+    yield from tx.rows("import_run", **values)
+
+
+class Desk:
+    """What the streams of one body need of an engine, in the process that runs the body."""
+
+    closing: str | None = None
+    withdrawn = False
+
+    def __init__(self, store: Store, run: str, agent: str, key: str, number: int, mark: str) -> None:
+        self._store, self._run, self._agent, self.key = store, run, agent, key
+        self._mark = int(hashlib.sha256(mark.encode()).hexdigest()[:12], 16)
+        self._waiting: list[Piece] = []
+        self._size = 0
+        self._task: asyncio.Task[None] | None = None
+        self.loop = asyncio.get_running_loop()
+        self.attempt = self.life = self.pen = self.outflow = self
+        row = RunRow(run, "", agent, "running", "{}", lease_epoch=2)
+        self.streams = Streams(row, self, self, _Open())  # type: ignore[arg-type]
+        self.body = BodyStreams(self, number)  # type: ignore[arg-type]
+
+    @property
+    def store(self) -> Store:
+        return self._store
+
+    def close(self, how: str) -> None:
+        """The database did not answer: whoever has the step performed hears of a crash."""
+        self.closing = how
+
+    # As an `Outflow`
+
+    def add(self, piece: Piece, text: str = "") -> None:
+        last = self._waiting[-1] if self._waiting else None
+        if text and last is not None and (last.stream, last.key, last.attempt, last.kind) == (
+            piece.stream, piece.key, piece.attempt, "data",
+        ):  # fmt: skip
+            last.parts.append(text)
+            last.position = piece.position
+        else:
+            if text:
+                piece.parts.append(text)
+            self._waiting.append(piece)
+        self._size += len(text)
+        if self._task is None or self._task.done():
+            self._task = self.loop.create_task(self._later())
+
+    async def _later(self) -> None:
+        while self._waiting:
+            if self._size < FLUSH_CHARACTERS:
+                await asyncio.sleep(FLUSH_S)
+            await self._write()
+
+    async def _write(self) -> None:
+        pieces, self._waiting, self._size = self._waiting, [], 0
+        if pieces:
+            await self._store._submit(Write(self._run, self._agent, self._mark, pieces))
+
+    def flush(self) -> None:
+        """It is written before long."""
+
+    @property
+    def full(self) -> bool:
+        return self._size >= MOST_CHARACTERS
+
+    async def room(self) -> None:
+        """Wait until the database has come after."""
+        if self._task is not None:
+            await self._task
+
+    async def end(self) -> list[Line]:
+        """The body has ended: all that it wrote is durable; tells where its streams stand."""
+        if self._task is not None:
+            await self._task
+        if not self.body.opened:
+            return []
+        tails = [self.streams.tail(name) for name in sorted(self.body.opened)]
+        return [
+            [tail.name, tail.position, tail.kind, tail.key, tail.attempt, tail.began, tail.reason, ""]
+            for tail in tails
+            if tail.key == self.key
+        ]
+
+
+class _Open:
+    """The calls that are open: of a stream that has not ended, whoever writes it."""
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+
+async def count(store: Store, what: str, given: Sequence[Any]) -> list[Any]:
+    """Take a turn of a rate, or tell it something."""
+    key, *rest = given
+    if what == "take_turn":
+        return [*await store.take_turn(key, *rest)]
+    if what == "closed":
+        return [*await store.closed(key, None if rest[0] is None else Turn(*rest[0]), rest[1])]
+    if what == "use_late":
+        await store.use_late(key, dict(rest[0]), rest[1])
+    elif what == "charge":
+        await store.charge(key, *rest)
+    else:
+        return [await store.pause_rate(key, *rest)]
+    return []
+
+
+async def pieces_of(store: Store, run: str, stream: str, after: int) -> list[Line]:
+    """Read a page of a stream."""
+    return [told(piece) for piece in await store.pieces(run, stream, after)]
+
+
+async def lasts_of(store: Store, run: str) -> list[Line]:
+    """Read where the streams of a run stand."""
+    return [told(piece) for piece in await store.streams(run)]
+
+
+async def write(store: Store, run: str, agent: str, mark: int, lines: Iterable[Line]) -> None:
+    """Write what the engine of a run has said."""
+    await store._submit(Write(run, agent, mark, [piece_of(line) for line in lines]))
