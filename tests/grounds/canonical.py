@@ -127,6 +127,14 @@ async def above() -> str:
     return f"above: {await hears()}"
 
 
+@holdfast.agent
+async def collects() -> list[str]:
+    found: list[str] = []
+    while (text := await holdfast.receive("mail", str)) != "end":
+        found.append(text)
+    return found
+
+
 TRAVELLED = {
     "first": ["otters-0", "otters-1"], "child": 3, "message": "now", "second": ["a", "b"], "approved": ["edited", "ann"],
     "last": "last",

@@ -155,6 +155,33 @@ async def test_of_two_moves_at_once_one_is_made(temporal_url, tmp_path, ledger, 
 
 
 @pytest.mark.slow
+async def test_no_message_is_lost_that_was_sent_while_a_run_left(temporal_url, tmp_path, keys):  # noqa: F811
+    """Each that was taken by the cluster is in the bundle; the others were refused."""
+    there = f"sqlite:{tmp_path}/there.db"
+    async with holdfast.open(temporal_url, agents=[canonical.collects], settings=QUICK) as hf:
+        run = await hf.start(canonical.collects, id="t6")
+        await run.wait("waiting", waits_for="message", timeout="60s")
+        sent, over = [], asyncio.Event()
+
+        async def sends():
+            while not over.is_set():
+                with contextlib.suppress(holdfast.RunFinished):
+                    await run.send("mail", f"m{len(sent)}")
+                    sent.append(f"m{len(sent)}")
+                    continue
+                return
+
+        sender = asyncio.create_task(sends())
+        await run.export(tmp_path / "mail", move=await identity(there), keys=keys)
+        over.set()
+        await sender
+    async with holdfast.open(there, agents=[canonical.collects]) as hf:
+        await hf.import_run(tmp_path / "mail", keys=keys)
+        await hf.get("t6").send("mail", "end")
+        assert await hf.get("t6").result(timeout="60s") == sent
+
+
+@pytest.mark.slow
 async def test_a_family_that_has_not_ended_comes_and_does_not_leave(temporal_url, tmp_path, ledger, keys):  # noqa: F811
     here = f"sqlite:{tmp_path}/runs.db"
     async with holdfast.open(here, agents=[canonical.above]) as hf:

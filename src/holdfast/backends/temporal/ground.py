@@ -73,6 +73,7 @@ _UNWIND: Final = 200  # turns that tasks get to unwind
 _CANCEL_GRACE_MS: Final = 30_000
 _ACTED_UPON: Final = frozenset({"status", "due_at", "waits_for", "reason", "error"})  # others are told of these at once
 _STAYS: Final = FINISHED | {"paused"}  # in these a run stays when a worker takes it
+_HEARD: Final = 5  # turns of the loop in which everything that came is taken
 _SHOWN: Final = 4_000  # characters of arguments that a memo tells
 
 
@@ -328,11 +329,14 @@ class Ground:
         self._settle_row()
         return self.state.pack()
 
-    def leave(self, said: Mapping[str, Any]) -> bool:
+    async def leave(self, said: Mapping[str, Any]) -> bool:
         """Be of this cluster no more, if the run is as whoever takes it has read it, and only waits.
 
-        From then on nothing is heard: if anything comes in this very workflow task, the server has it done again, with that before.
+        What came with this, in the same activation, is heard first. What comes while this workflow task is done makes the server
+        have it done again. So nothing is lost that somebody was told has come.
         """
+        for _ in range(_HEARD):
+            await asyncio.sleep(0)
         self._show(last=False)
         row, carried = self.row, self.carried
         waits = self.state.held or (carried is not None and carried.waits is not None and not carried.leaves)

@@ -49,9 +49,9 @@ class RunWorkflow:
         return self._ground.tell()
 
     @workflow.update(name=LEAVE)
-    def leave(self, said: dict[str, Any]) -> bool:
+    async def leave(self, said: dict[str, Any]) -> bool:
         """Whoever takes it elsewhere has it."""
-        return self._ground.leave(said)
+        return await self._ground.leave(said)
 
     @decide.validator
     def _is_well_formed(self, said: dict[str, Any]) -> None:
