@@ -46,9 +46,8 @@ def table(costs: Costs) -> str:
 
 
 def _told(worker: float, server: float) -> str:
-    return " + ".join(
-        f"{each:,.0f}" if each >= 10 else f"{each:.1f}" if each >= 0.1 else "0.1" for each in (worker, server)
-    )
+    both = (worker, server) if server else (worker,)
+    return " + ".join(f"{each:,.0f}" if each >= 10 else f"{max(each, 0.1):.1f}" for each in both)
 
 
 def written() -> Costs:

@@ -168,6 +168,7 @@ async def test_no_message_is_lost_that_was_sent_while_a_run_left(temporal_url, t
                 with contextlib.suppress(holdfast.RunFinished):
                     await run.send("mail", f"m{len(sent)}")
                     sent.append(f"m{len(sent)}")
+                    await asyncio.sleep(0.1)  # a move needs a moment in which nothing comes
                     continue
                 return
 

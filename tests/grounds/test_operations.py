@@ -138,7 +138,7 @@ async def test_tokens_and_the_audit_lie_beside_the_cluster(temporal_url, postgre
             assert (await web.post("/api/runs/op-1/pause", json={"reason": "lunch"})).status_code == 200
             await hf.get("op-1").wait("paused", timeout="60s")
             await web.post("/api/runs/op-1/cancel", json={})
-        deeds = {(row.action, row.actor) for row in await hf.audit("op-1")}
+        deeds = {(row.action, row.by) for row in await hf.audit(run="op-1")}
         assert {("start", "ann"), ("pause", "ann"), ("cancel", "ann")} <= deeds
         assert (await hf.revoke_token("ann"))[0].name == "ann"
 

@@ -24,7 +24,9 @@ def test_the_costs_on_the_page_follow_from_what_was_measured():
     costs = grounds.written()
     assert list(costs) == ["SQLite", "PostgreSQL", "Temporal"]
     assert PAGE.read_text() == grounds.page(costs)
-    assert grounds.cores(86_400, 1.0) == 0.01  # a step a second, of a millisecond, five times that at the peak, half idle
+    assert (
+        grounds.cores(86_400, 1.0) == 0.01
+    )  # a step a second, of a millisecond, five times that at the peak, half idle
 
 
 def test_the_page_is_current():

@@ -64,7 +64,6 @@ from holdfast.words import people
 from holdfast.words.model import FINISHED, ApprovalRow, Event, RunRow, Signal
 
 T = TypeVar("T")
-_TRIES: Final = 5
 _BEGUN: Final = ("child.started", "child.spawned")
 # What a bundle may have that a cluster has not: its section, and what that is.
 _LACKED: Final = (
@@ -196,23 +195,27 @@ class Moves(Store):
         return taken
 
     async def _whole(self, run: str, *, asks: bool) -> tuple[Found, bytes]:
-        """Read all of a run; `asks`: it is asked for what only it knows, and told back as it says it."""
-        for _ in range(_TRIES):
-            try:
-                packed = await self._update(run, TELL, bytes) if asks else b""
-            except Changed:
-                raise RunActive(f"run {run!r} ended, or left, while it was read; try again") from None
+        """Read all of a run; `asks`: as it says that it is, in one moment. What its history has besides came later."""
+        if not asks:
             found = await self._from_history(run)
-            if not asks:
-                found.inbox = inbox_of(found.row, {}, [])
-                return found, packed
-            state, row = State.unpack(packed), found.row
-            if state.row["next_seq"] == len(found.events):
-                for name, value in state.row.items():
-                    setattr(row, name, value)
-                found.inbox = inbox_of(row, state.known, state.signals)
-                return found, packed
-        raise RunActive(f"run {run!r} goes on while it is read; try again")
+            found.inbox = inbox_of(found.row, {}, [])
+            return found, b""
+        try:
+            packed = await self._update(run, TELL, bytes)
+        except Changed:
+            raise RunActive(f"run {run!r} ended, or left, while it was read; try again") from None
+        found, state = await self._from_history(run), State.unpack(packed)
+        for name, value in state.row.items():
+            setattr(found.row, name, value)
+        found.events = [event for event in found.events if event.seq < found.row.next_seq]
+        closed = {
+            name: asked
+            for name, asked in found.questions.items()
+            if asked.status != "open" and name not in state.questions
+        }
+        found.questions = {**closed, **state.questions}
+        found.inbox = inbox_of(found.row, state.known, state.signals)
+        return found, packed
 
     async def _from_history(self, run: str) -> Found:
         described = await self._described(run)
