@@ -38,7 +38,7 @@ def store_at(url: str, *, clock: Clock | None = None, faults: Faults | None = No
             raise StoreUnavailable(
                 f'Temporal needs a client that is not installed ({error}): pip install "holdfast[temporal]"'
             ) from error
-        return TemporalStore.from_url(url, clock=clock, faults=faults, name=name)
+        return TemporalStore.from_url(url, clock=clock, faults=faults, name=name, beside=store_at)
     if scheme == "cells":
         try:
             from holdfast.backends.cells.store import CellsStore  # noqa: PLC0415 - as PostgreSQL

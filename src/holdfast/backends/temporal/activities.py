@@ -20,6 +20,7 @@ from holdfast.backends.temporal.address import ARRIVE, KEEP, SIDE
 from holdfast.backends.temporal.house import House
 from holdfast.backends.temporal.performer import ENDED, NOT_HERE
 from holdfast.declare import NotDone
+from holdfast.engine.elsewhere import Desk
 from holdfast.engine.host import RUN_IT, Ended, Work
 from holdfast.engine.performer import perform
 from holdfast.errors import LeaseLost, NotStorable, Unsupported
@@ -64,10 +65,7 @@ class Activities:
             where.run(_here.set, None)
             self._house.runs(spec, context.key)
             ended = await asyncio.create_task(_performed(work), context=where)
-            streams = []
-            if desk is not None:
-                desk.body.end(ended.error)
-                streams = await desk.end()
+            streams = [] if desk is None else [side.told(piece) for piece in await desk.end(ended.error)]
             return self._told(ended, spec, context, asked, streams)
         finally:
             if heart is not None:
@@ -117,11 +115,11 @@ class Activities:
             raise
         return True
 
-    def _desk(self, asked: dict[str, Any], info: activity.Info) -> side.Desk | None:
+    def _desk(self, asked: dict[str, Any], info: activity.Info) -> Desk | None:
         if self._house.side is None:
             return None
         mark = f"{info.workflow_run_id} {info.activity_id} {info.attempt}"
-        return side.Desk(self._house.side, asked["run"], asked["agent"], asked["key"], asked["attempt"], mark)
+        return side.desk(self._house.side, asked["run"], asked["agent"], asked["key"], asked["attempt"], mark)
 
     def _spec(self, asked: dict[str, Any]) -> StepSpec | None:
         return self._house.step(asked["agent"], asked["step"], asked["place"])

@@ -11,13 +11,13 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, Final, NoReturn, TypeVar
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy, SearchAttributePair, TypedSearchAttributes, WorkflowIDReusePolicy
-from temporalio.exceptions import ActivityError, ApplicationError, FailureError, WorkflowAlreadyStartedError
+from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError, FailureError, WorkflowAlreadyStartedError
 from temporalio.workflow import ActivityCancellationType, ParentClosePolicy
 
 from holdfast.backends.temporal.address import (
@@ -30,18 +30,15 @@ from holdfast.backends.temporal.address import (
     QUESTIONS_KEY,
     ROOT_KEY,
     RUN,
-    SIDE,
     STATUS_KEY,
     WAITS_KEY,
 )
+from holdfast.backends.temporal.beside import ASKED, Beside
 from holdfast.backends.temporal.blobs import INLINE_BYTES
 from holdfast.backends.temporal.house import House
 from holdfast.backends.temporal.performer import Performer
 from holdfast.backends.temporal.records import LISTED, Piece, Start, State, listed, moved, moving
-from holdfast.backends.temporal.side import piece_of
-from holdfast.backends.temporal.side import told as line_of
 from holdfast.backends.temporal.slices import Slices
-from holdfast.backends.temporal.talks import asked_of
 from holdfast.engine.carried import Carried
 from holdfast.engine.execute import begin
 from holdfast.engine.loop import install
@@ -50,8 +47,6 @@ from holdfast.errors import HoldfastError, LeaseLost, Unsupported
 from holdfast.runtime import AgentSpec, Placed, StepSpec, outside
 from holdfast.store.appends import Append, InboxMoved, Told, Transition
 from holdfast.store.approvals import NewApproval, Said, count, delegated, expired, required
-from holdfast.store.conversations import MessageRow
-from holdfast.store.limits import Closed, Turn
 from holdfast.store.work import settle, to_json
 from holdfast.words.clock import Timer
 from holdfast.words.harmless import logger
@@ -111,6 +106,17 @@ class WorkflowClock:
     after = call_later
 
 
+@dataclass(slots=True)
+class Way:
+    """Ways in which a run leaves its workflow, as far as it is on one."""
+
+    left: Transition | None = None  # how the engine left the run
+    over: bool = False  # the run has ended, and tells whom it has to tell
+    moving: bool = False  # it goes on in another execution as soon as it can
+    cancelled: bool = False  # by somebody who knows Temporal only
+    leaves: Mapping[str, Any] | None = None  # the bundle in which it leaves the cluster, and why
+
+
 class Ground:
     """One run in one workflow: the `Host` of its attempt, and the `EngineStore`."""
 
@@ -135,22 +141,17 @@ class Ground:
         self._shown: dict[str, Any] = {"row": {"status": "running"}, "questions": []} if state is None else {}
         self._indexed: tuple[Any, ...] = ("running", None, ()) if state is None else ()
         self._blobs: dict[str, bytes] = {}
-        self._left: Transition | None = None  # how the engine left the run
+        self._way = Way()
         self._errands = 0  # of ours to the cluster that are on their way
-        self._moving = False  # it goes on in another execution as soon as it can
         self._stop: asyncio.Future[None] | None = None  # what the run itself waits for at the moment
-        self._cancelled = False  # by somebody who knows Temporal only
-        self._leaves: Mapping[str, Any] | None = None  # in which bundle it leaves the cluster, and why
-        self._over = False  # it has ended, and tells whom it has to tell
-        self._line: list[tuple[Append, Told]] = []  # writes that wait for the database beside the cluster, in order
-        self._is_beside = False  # somebody writes them there
-        self._talked = any(event.kind.startswith("conversation.") for event in self.state.events)
         self.clock = WorkflowClock(self)
         self._slices = Slices(self.loop, self.clock.later, self.outside, self._is_replaying)
         if len(self.state.events) > Slices.TURNS // 2:
             self._slices.begin()
         install(self.loop)
         self.perform = Performer(self)
+        talked = any(event.kind.startswith("conversation.") for event in self.state.events)
+        self._beside = Beside(self, self._start, talked=talked, whole=_unspilled)
         row.inbox_seen = self.state.row.get("inbox_seen", 0)
         if row.started_at is None:
             row.started_at = self.clock.now()
@@ -167,12 +168,12 @@ class Ground:
         if state.over is not None:
             return await self._end_as(state.over)
         for run in state.frees:
-            self._errand(self._tell(run, {"id": BORN, "kind": BORN}))
+            self.errand(self._tell(run, {"id": BORN, "kind": BORN}))
         state.frees = []
         while state.held or state.unborn:
             await self._until_told()
-            if self._leaves is not None:
-                return await self._leave(self._leaves)
+            if self._way.leaves is not None:
+                return await self._leave(self._way.leaves)
         spec = self.house.spec_of(row.agent, row.version)
         if spec is None:
             raise RuntimeError(f"agent {row.agent!r} {row.version or ''} is not served by this worker")
@@ -183,8 +184,8 @@ class Ground:
         carried.ended.add_done_callback(lambda _: self._go_on(), context=self.outside)
         while not carried.ended.done():
             await self._until_told()
-            if self._leaves is not None:
-                return await self._leave(self._leaves)
+            if self._way.leaves is not None:
+                return await self._leave(self._way.leaves)
         outcome = carried.ended.result()
         if outcome == "paused":
             await carried.put_away()
@@ -192,8 +193,8 @@ class Ground:
         if outcome == "ended":
             return await self._end()
         if outcome == "unfit":
-            self._left = Transition("paused", reason=carried.unfit)
-        left = self._left
+            self._way.left = Transition("paused", reason=carried.unfit)
+        left = self._way.left
         if left is not None and left.status == "paused":
             row.status, row.reason, row.waits_for, row.due_at = "paused", left.reason, None, None
             state.held = not any(signal.kind == "run.cancelling" for signal in state.signals)
@@ -208,9 +209,9 @@ class Ground:
             if self.evicted:
                 await self._let_go()
                 raise
-            if self._cancelled:
+            if self._way.cancelled:
                 raise
-            self._cancelled = True
+            self._way.cancelled = True
             until = self.clock.now() + _CANCEL_GRACE_MS
             data = {"by": "Temporal", "reason": workflow.cancellation_reason() or "", "until": until}
             if "run.cancelling" not in (signal.kind for signal in self.state.signals) and not self._is_stopping():
@@ -290,26 +291,26 @@ class Ground:
         return "null"
 
     async def _end(self) -> str:
-        left, row = self._left, self.row
+        left, row = self._way.left, self.row
         assert left is not None
-        self._over = True
+        self._way.over = True
         if left.ends_below is not None:
-            self._errand(self._end_below(left.ends_below))
+            self.errand(self._end_below(left.ends_below))
         if row.parent_id is not None:
             error = None if left.error is None else json.loads(left.error)
             data = {"child": row.id, "status": left.status, "error": error}
             said = {"id": f"child:{row.id}:{row.uid}:{row.next_seq}", "kind": "child.ended", "topic": row.id,
                     "value": left.result, "data": data}  # fmt: skip
-            self._errand(self._tell(row.parent_id, said))
-        if self._talked and self._start.side:
-            self._errand(self._leave_talks())
+            self.errand(self._tell(row.parent_id, said))
+        if self._beside.talked and self._start.side:
+            self.errand(self._beside.leave_talks())
         while self._errands:  # whoever cancels the workflow now comes too late
             await self._until_told()
         # Only now: whoever reads that it has ended reads the result next.
         row.status, row.error, row.reason, row.waits_for, row.due_at = left.status, left.error, left.reason, None, None
         row.finished_at = row.updated_at = self.clock.now()
         self.flush(last=True)
-        if left.status == "cancelled" and self._cancelled:
+        if left.status == "cancelled" and self._way.cancelled:
             raise asyncio.CancelledError(left.reason or "")
         return self._closed(left.status, left.error, left.result)
 
@@ -341,9 +342,9 @@ class Ground:
         row, carried = self.row, self.carried
         waits = self.state.held or (carried is not None and carried.waits is not None and not carried.leaves)
         now = [row.status, row.lease_epoch, row.next_seq, row.inbox_count]
-        if self._leaves is not None or not waits or self._moving or self._errands or said["mark"] != now:
-            return self._leaves is not None and bool(self._leaves["bundle"] == said["bundle"])
-        self._leaves = said
+        if self._way.leaves is not None or not waits or self._way.moving or self._errands or said["mark"] != now:
+            return self._way.leaves is not None and bool(self._way.leaves["bundle"] == said["bundle"])
+        self._way.leaves = said
         self._go_on()
         return True
 
@@ -431,7 +432,7 @@ class Ground:
     def arrive(self, said: Mapping[str, Any]) -> None:
         """Take a signal: a message, a child's end, a request."""
         state, signal_id, kind = self.state, said["id"], said["kind"]
-        if signal_id in state.known or self._over or not kind:  # or somebody asks whether it is there
+        if signal_id in state.known or self._way.over or not kind:  # or somebody asks whether it is there
             return
         if kind == BORN:
             state.unborn = False
@@ -486,7 +487,7 @@ class Ground:
         row = self.state.questions.get(said["question"])
         if row is None:
             return {"error": "UnknownApproval", "message": f"there is no question {said['question']!r}"}
-        if self._over:
+        if self._way.over:
             return {"error": "RunFinished", "message": f"question {row.id!r} is closed: its run has ended"}
         ballot = Ballot(**{**said["ballot"], "by": Actor(**said["ballot"]["by"])})
         votes = [*json.loads(row.votes), *json.loads(row.delegations)]
@@ -513,7 +514,7 @@ class Ground:
 
     # Errands: what is asked of the cluster for other runs
 
-    def _errand(self, work: Coroutine[Any, Any, None]) -> None:
+    def errand(self, work: Coroutine[Any, Any, None]) -> None:
         self._errands += 1
 
         async def do() -> None:
@@ -535,10 +536,7 @@ class Ground:
         if data.get("family", True):
             for child, ended in self.state.children.items():
                 if ended is None:
-                    self._errand(self._tell(child, {"id": f"{signal_id}:{child}", "kind": kind, "data": data}))
-
-    async def _leave_talks(self) -> None:
-        await self._beside(over=True)
+                    self.errand(self._tell(child, {"id": f"{signal_id}:{child}", "kind": kind, "data": data}))
 
     async def _end_below(self, reason: str) -> None:
         for child in await self.open_below(self.row.id):
@@ -558,7 +556,7 @@ class Ground:
         own = self._start
         above = [*own.above, self.row.id]
         start = Start.of(child, own.path, own.starters, own.longest, self.clock.now(), above, side=own.side)
-        self._errand(self._begin_child(start))
+        self.errand(self._begin_child(start))
 
     async def _begin_child(self, start: Start) -> None:
         row = start.row
@@ -589,55 +587,12 @@ class Ground:
     # The store: the owner's writes
 
     def post(self, append: Append, told: Told, *, alone: bool = False) -> None:
-        if self._line or ((append.pieces or append.talks) and self._start.side):
-            self._line.append((append, told))
-            if not self._is_beside:
-                self._is_beside = True
-                self._errand(self._write_beside())
+        if self._beside.takes(append):
+            self._beside.post(append, told)
         else:
-            self._accept(append, told, alone=alone)
+            self.accept(append, told, alone=alone)
 
-    async def _write_beside(self) -> None:
-        """Do what is done in streams and conversations before it is recorded: either may be done again, and is then done once."""
-        while self._line:
-            append, told = self._line[0]
-            try:
-                answers = await self._told_beside(append)
-            except ActivityError as error:
-                lost = LeaseLost(str(error.cause))  # the engine begins anew, from the journal
-                self.loop.call_soon(told, self.clock.now(), lost, context=self.outside)
-                answers = []
-            else:
-                self._accept(append, told)
-            del self._line[0]
-            for said in answers:
-                self.arrive(said)
-        self._is_beside = False
-
-    async def _told_beside(self, append: Append) -> list[Any]:
-        if append.pieces:
-            lines = [line_of(piece) for piece in append.pieces]
-            await self._beside(lines=lines, agent=self.row.agent, mark=self.row.lease_epoch)
-        answers: list[Any] = []
-        for talking in append.talks:
-            self._talked = True
-            answers += await self._beside(talk=asked_of(talking, _unspilled), above=self._start.above)
-        return answers
-
-    async def _beside(self, **asked: Any) -> list[Any]:
-        """Ask the database beside the cluster, until it answers.
-
-        By an activity and not by a local one: a workflow task that is lost would lose what local ones were told, and whoever asks
-        again is told something else when it has written meanwhile.
-        """
-        handle = workflow.start_activity(
-            SIDE, {"run": self.row.id, **asked}, result_type=list, start_to_close_timeout=timedelta(seconds=30),
-            retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=100), maximum_interval=timedelta(seconds=5)),
-        )  # fmt: skip
-        found: list[Any] = await self.perform.awaited(handle)
-        return found
-
-    def _accept(self, append: Append, told: Told, *, alone: bool = False) -> None:
+    def accept(self, append: Append, told: Told, *, alone: bool = False) -> None:
         now = self.clock.now()
         error: BaseException | None = None
         transition, seen = append.transition, None if append.transition is None else append.transition.inbox_seen
@@ -646,7 +601,7 @@ class Ground:
         elif append.announces or ((append.talks or append.pieces) and not self._start.side):
             what = "a conversation" if append.talks else "a stream" if append.pieces else "an announcement"
             transition = Transition("paused", reason=f"run {self.row.id!r}: its agent uses {what}, {_LACKS}")
-            self._left, error = transition, LeaseLost(transition.reason)
+            self._way.left, error = transition, LeaseLost(transition.reason)
         elif append.expected_seq != self.row.next_seq:
             error = LeaseLost(
                 f"run {self.row.id!r} is at {self.row.next_seq}, and this append at {append.expected_seq}"
@@ -654,7 +609,7 @@ class Ground:
         else:
             self._write(append, now)
         if transition is not None and error is None:
-            self._left = transition
+            self._way.left = transition
         if alone and error is None:
             told(now, None)
         else:
@@ -697,8 +652,8 @@ class Ground:
             if asked is not None and asked.status == "open":
                 asked.status, asked.decided_at = "withdrawn", now
                 self._question(asked)
-        if not self._moving and append.transition is None and self._is_long():
-            self._moving = True
+        if not self._way.moving and append.transition is None and self._is_long():
+            self._way.moving = True
             with Placed(None):
                 _ = self.loop.create_task(self._move_on())
 
@@ -768,34 +723,8 @@ class Ground:
     def take(self, run: str, epoch: int, expected_seq: int, seen: int) -> None:
         """Nothing is taken without the engine: it is here, and need not be asked twice."""
 
-    # The store: rates of steps, which the database beside the cluster counts
-
-    async def take_turn(self, key: str, interval_us: int, tokens_us: int = 0, every_ms: int = 0) -> Turn:
-        return Turn(*await self._beside(rate="take_turn", given=[key, interval_us, tokens_us, every_ms]))
-
-    async def closed(self, key: str, turn: Turn | None = None, every_ms: int = 0) -> Closed:
-        return Closed(*await self._beside(rate="closed", given=[key, turn and [*turn], every_ms]))
-
-    async def use_late(self, key: str, began: dict[int, int], every_ms: int) -> None:
-        await self._beside(rate="use_late", given=[key, [[*each] for each in began.items()], every_ms])
-
-    async def pause_rate(self, key: str, wait_ms: int, because: str | None = None) -> int:
-        (until,) = await self._beside(rate="pause_rate", given=[key, wait_ms, because])
-        return int(until)
-
-    async def charge(self, key: str, tokens: int, tokens_us: int, since: int) -> None:
-        await self._beside(rate="charge", given=[key, tokens, tokens_us, since])
-
-    # The store: streams and conversations
-
-    async def said(self, conversation: str, first: int, end: int) -> list[MessageRow]:
-        return [MessageRow(*row) for row in await self._beside(said=conversation, first=first, end=end)]
-
     async def streams(self, run: str) -> list[Any]:
-        return [] if not self._start.side else [piece_of(line) for line in await self._beside()]
-
-    async def pieces(self, run: str, stream: str, after: int) -> list[Any]:
-        return [piece_of(line) for line in await self._beside(stream=stream, after=after)]
+        return await self._beside.streams()
 
     # The store: the family, and its questions
 
@@ -835,6 +764,8 @@ class Ground:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
+        if name in ASKED and self._start.side:
+            return getattr(self._beside, name)
         raise Unsupported(f"{name} needs a database of Holdfast's own, and this run is on Temporal")
 
     # The host

@@ -88,7 +88,6 @@ class Moves(Store):
     address: Address
     client: Client
     _mirror: SQLiteStore
-    _own: str | None = None
 
     async def _asked(self, call: Awaitable[T], run: str = "") -> T:
         raise NotImplementedError
@@ -142,13 +141,13 @@ class Moves(Store):
 
     async def store_id(self) -> str:
         """Read the name of the namespace as a store: whoever asked first gave it one."""
-        if self._own is None:
+        found = await self._remembered(STORE, "id")
+        if found is None:
             await self._remember(STORE, "id", {"id": secrets.token_hex(16)})
             found = await self._remembered(STORE, "id")
-            if found is None:
-                raise StoreUnavailable(f"the workflow {STORE}:id of {self.url!r} is gone: somebody ended it")
-            self._own = public_id(found["id"])
-        return self._own
+        if found is None:
+            raise StoreUnavailable(f"the workflow {STORE}:id of {self.url!r} is gone: somebody ended it")
+        return public_id(found["id"])
 
     # Leaving
 

@@ -27,9 +27,9 @@ from holdfast.backends.temporal.house import Body, House, place_of
 from holdfast.backends.temporal.records import Piece
 from holdfast.backends.temporal.side import piece_of
 from holdfast.declare import NOT_DONE
+from holdfast.engine.elsewhere import learn
 from holdfast.engine.host import Ended, Stored, Work
 from holdfast.engine.loop import _lent
-from holdfast.engine.outlets import BodyStreams
 from holdfast.errors import InDoubt, StepTimeout, Suspended
 from holdfast.runtime import _here
 from holdfast.store.work import settle
@@ -107,7 +107,7 @@ class Performer:
                     raise Suspended from None
                 continue
             _spend(told, work)
-            _stream(told, work)
+            learn(work, map(piece_of, told.get("streams", ())))
             if told.get("undone"):
                 return Ended(NOT_DONE)
             if probes:
@@ -176,7 +176,7 @@ class Performer:
 
     def _failed(self, told: Mapping[str, Any], work: Work) -> Ended:
         _spend(told, work)
-        _stream(told, work)
+        learn(work, map(piece_of, told.get("streams", ())))
         error = failures.recorded(told["error"], _DOUBTS if told["doubt"] else work.spec.raises)
         return Ended(error=error, doubt=told["doubt"], final=told["wait_s"] is None, wait_s=told["wait_s"])
 
@@ -190,15 +190,6 @@ def _asked(work: Work, probes: bool) -> dict[str, Any]:
         "again": context.again, "run": run.id, "labels": run.labels, "parent": run.parent, "root": run.root, "probe": probes,
     }  # fmt: skip
     return {name: value for name, value in asked.items() if value not in (None, False, {}, 0)}
-
-
-def _stream(told: Mapping[str, Any], work: Work) -> None:
-    """Learn where the streams stand that the body has written."""
-    body = work.context.stream
-    if told.get("streams") and isinstance(body, BodyStreams):
-        for line in told["streams"]:
-            body.call.attempt.streams.learn(piece_of(line))
-            body.opened |= {line[0]}
 
 
 def _spend(told: Mapping[str, Any], work: Work) -> None:

@@ -13,15 +13,12 @@ step, of which one is believed to be gone, one gets no further. Rows that are th
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from holdfast.engine.outlets import BodyStreams
-from holdfast.engine.recorder import FLUSH_CHARACTERS, FLUSH_S, MOST_CHARACTERS
-from holdfast.engine.streams import Streams
+from holdfast.engine.elsewhere import Desk
 from holdfast.errors import LeaseLost
 from holdfast.store.changes import News
 from holdfast.store.limits import Turn
@@ -97,91 +94,14 @@ def shadow(tx: Transaction, run: str, agent: str) -> Asking[None]:
     yield from tx.rows("import_run", **values)
 
 
-class Desk:
-    """What the streams of one body need of an engine, in the process that runs the body."""
+def desk(store: Store, run: str, agent: str, key: str, number: int, writer: str) -> Desk:
+    """Make the place at which a body writes to streams; `writer` is this attempt at it, and no other."""
+    mark = int(hashlib.sha256(writer.encode()).hexdigest()[:12], 16)
 
-    closing: str | None = None
-    withdrawn = False
+    async def put(pieces: Sequence[Piece]) -> None:
+        await store._submit(Write(run, agent, mark, pieces))
 
-    def __init__(self, store: Store, run: str, agent: str, key: str, number: int, mark: str) -> None:
-        self._store, self._run, self._agent, self.key = store, run, agent, key
-        self._mark = int(hashlib.sha256(mark.encode()).hexdigest()[:12], 16)
-        self._waiting: list[Piece] = []
-        self._size = 0
-        self._task: asyncio.Task[None] | None = None
-        self.loop = asyncio.get_running_loop()
-        self.attempt = self.life = self.pen = self.outflow = self
-        row = RunRow(run, "", agent, "running", "{}", lease_epoch=2)
-        self.streams = Streams(row, self, self, _Open())  # type: ignore[arg-type]
-        self.body = BodyStreams(self, number)  # type: ignore[arg-type]
-
-    @property
-    def store(self) -> Store:
-        return self._store
-
-    def close(self, how: str) -> None:
-        """The database did not answer: whoever has the step performed hears of a crash."""
-        self.closing = how
-
-    # As an `Outflow`
-
-    def add(self, piece: Piece, text: str = "") -> None:
-        last = self._waiting[-1] if self._waiting else None
-        if text and last is not None and (last.stream, last.key, last.attempt, last.kind) == (
-            piece.stream, piece.key, piece.attempt, "data",
-        ):  # fmt: skip
-            last.parts.append(text)
-            last.position = piece.position
-        else:
-            if text:
-                piece.parts.append(text)
-            self._waiting.append(piece)
-        self._size += len(text)
-        if self._task is None or self._task.done():
-            self._task = self.loop.create_task(self._later())
-
-    async def _later(self) -> None:
-        while self._waiting:
-            if self._size < FLUSH_CHARACTERS:
-                await asyncio.sleep(FLUSH_S)
-            await self._write()
-
-    async def _write(self) -> None:
-        pieces, self._waiting, self._size = self._waiting, [], 0
-        if pieces:
-            await self._store._submit(Write(self._run, self._agent, self._mark, pieces))
-
-    def flush(self) -> None:
-        """It is written before long."""
-
-    @property
-    def full(self) -> bool:
-        return self._size >= MOST_CHARACTERS
-
-    async def room(self) -> None:
-        """Wait until the database has come after."""
-        if self._task is not None:
-            await self._task
-
-    async def end(self) -> list[Line]:
-        """The body has ended: all that it wrote is durable; tells where its streams stand."""
-        if self._task is not None:
-            await self._task
-        if not self.body.opened:
-            return []
-        tails = [self.streams.tail(name) for name in sorted(self.body.opened)]
-        return [
-            [tail.name, tail.position, tail.kind, tail.key, tail.attempt, tail.began, tail.reason, ""]
-            for tail in tails
-            if tail.key == self.key
-        ]
-
-
-class _Open:
-    """The calls that are open: of a stream that has not ended, whoever writes it."""
-
-    def __contains__(self, key: object) -> bool:
-        return True
+    return Desk(store, run, key, number, put)
 
 
 async def count(store: Store, what: str, given: Sequence[Any]) -> list[Any]:

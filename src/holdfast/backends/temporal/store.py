@@ -61,7 +61,6 @@ from holdfast.store.runs import NewRun
 from holdfast.store.sqlite.store import SQLiteStore
 from holdfast.store.store import Store
 from holdfast.store.streams import Piece
-from holdfast.store.urls import store_at
 from holdfast.store.work import Asking, Count, Transaction, to_json
 from holdfast.words import people
 from holdfast.words.clock import Clock, SystemClock
@@ -97,10 +96,12 @@ _REFUSED: Final = (
 class TemporalStore(Moves):
     """A namespace of a cluster, as a `Store`."""
 
-    def __init__(self, address: Address, *, clock: Clock | None = None, name: str = "") -> None:
+    def __init__(
+        self, address: Address, *, clock: Clock | None = None, name: str = "", side: Store | None = None
+    ) -> None:
         super().__init__(clock if clock is not None else SystemClock(), name)
         self.url, self.address, self.inputs = address.url, address, address.inputs
-        self.side = None if address.side is None else store_at(address.side, clock=clock, name=name)
+        self.side = side  # a database beside the cluster
         self._client: Client | None = None
         self._seen: dict[str, tuple[str, int, str, bool]] = {}
         self._turn = asyncio.Lock()
@@ -109,10 +110,15 @@ class TemporalStore(Moves):
         self._served_here: TemporalWorker | None = None
 
     @classmethod
-    def from_url(cls, url: str, *, clock: Clock | None = None, faults: Any = None, name: str = "") -> TemporalStore:
-        """Make a store for `temporal://HOST:PORT/NAMESPACE`."""
+    def from_url(
+        cls, url: str, *, clock: Clock | None = None, faults: Any = None, name: str = "",
+        beside: Callable[..., Store] | None = None,
+    ) -> TemporalStore:  # fmt: skip
+        """Make a store for `temporal://HOST:PORT/NAMESPACE`; `beside` makes the one that its URL names beside it."""
         del faults  # of a database
-        return cls(Address.of(url), clock=clock, name=name)
+        address = Address.of(url)
+        side = None if address.side is None or beside is None else beside(address.side, clock=clock, name=name)
+        return cls(address, clock=clock, name=name, side=side)
 
     # Life of the store
 
@@ -795,7 +801,7 @@ def _of_run(name: str) -> Any:
 
 
 def _of_side(name: str) -> Any:
-    """What spans runs is in the database beside the cluster, if there is one."""
+    """Ask the database beside the cluster, if there is one, for what spans runs."""
 
     async def method(self: TemporalStore, *args: Any, **named: Any) -> Any:
         if self.side is None:

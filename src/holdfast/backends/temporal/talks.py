@@ -27,7 +27,7 @@ _ROUNDS: Final = 1_000  # runs that were next in line and are gone
 
 
 def asked_of(talking: Talking, whole: Callable[[str, Mapping[str, bytes]], str]) -> dict[str, Any]:
-    """What a run does, as it travels."""
+    """Tell what a run does, as it travels."""
     asked: dict[str, Any] = {"conversation": talking.conversation, "request": talking.request}
     if isinstance(talking, Enter):
         return asked | {"do": "enter", "key": talking.key, "wait": talking.wait}
