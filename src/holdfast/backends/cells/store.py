@@ -45,7 +45,7 @@ from holdfast.store.schedules import Declared, ScheduleRow
 from holdfast.store.store import Store
 from holdfast.store.triggers import Act, DecideAct, DeliveryRow, NewDelivery, StartAct, TriggerRow
 from holdfast.store.work import ALL
-from holdfast.words.clock import Clock, Timer
+from holdfast.words.clock import Clock, SystemClock, Timer
 from holdfast.words.harmless import logger
 from holdfast.words.limits import Lane
 from holdfast.words.model import ApprovalRow, Event, RunRow
@@ -59,7 +59,7 @@ _MOVING_S: Final = 60.0  # that a caller without a deadline waits for a slot tha
 _LOOK_S: Final = 0.02
 
 
-class _Clock(Clock):
+class _Clock(SystemClock):
     """The time of the first cell that can be reached."""
 
     def __init__(self, cells: Callable[[], Iterable[CellStore]]) -> None:
