@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 
 from temporalio.worker import Replayer
@@ -38,4 +39,5 @@ async def replay(url: str) -> tuple[int, list[str]]:
 
 if __name__ == "__main__":
     _, diverged = asyncio.run(replay(sys.argv[1]))
-    sys.exit("\n".join(each[:1000] for each in diverged) or 0)
+    print("\n".join(each[:1000] for each in diverged), file=sys.stderr, flush=True)  # noqa: T201
+    os._exit(bool(diverged))  # threads of the framework may still hold on to the interpreter when it ends
