@@ -193,6 +193,26 @@ async def test_a_run_that_never_settles_is_paused(monkeypatch, replayed):
             await run.result(timeout=10)
 
 
+async def test_code_that_takes_long_is_not_taken_for_a_run_that_never_settles(monkeypatch, tmp_path):
+    """Outcomes wait while agent code computes, or its process stands still, for longer than the limit. It moves a few times."""
+    monkeypatch.setattr(gate, "UNSETTLED_LIMIT_S", 0.05)
+
+    @holdfast.agent
+    async def agent() -> list[str]:
+        tasks = [asyncio.create_task(work(f"beside {n}")) for n in range(3)]
+        for _ in range(4):
+            time.sleep(0.1)
+            await asyncio.sleep(0)
+        found = await asyncio.gather(*tasks)
+        return [*found, await holdfast.receive("go", str)]
+
+    async with holdfast.testing.open(agents=[agent], path=tmp_path / "a.db") as hf:
+        await (await hf.start(agent, id="r")).wait("waiting", waits_for="message")
+    async with holdfast.testing.open(agents=[agent], path=tmp_path / "a.db") as hf:  # and when it is replayed
+        await hf.get("r").send("go", "now")
+        assert len(await hf.get("r").result(timeout=20)) == 4
+
+
 async def test_a_busy_run_is_not_taken_for_one_that_never_settles(monkeypatch):
     """A run that is busy for longer than the limit goes on, if it rests soon after an outcome has come."""
     monkeypatch.setattr(gate, "UNSETTLED_LIMIT_S", 0.3)

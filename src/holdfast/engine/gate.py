@@ -26,6 +26,7 @@ from weakref import WeakKeyDictionary
 
 QUIET_TURNS = 32
 UNSETTLED_LIMIT_S = 10.0
+UNSETTLED_TURNS = 1000  # that it moved in: code that takes long, or a process that was stopped, is not restless
 
 
 class Settling(Protocol):
@@ -35,7 +36,7 @@ class Settling(Protocol):
         """The run has settled: deliver the next outcome. False when there is none."""
 
     def restless(self) -> None:
-        """The run has not settled for UNSETTLED_LIMIT_S."""
+        """The run has not settled for UNSETTLED_LIMIT_S and UNSETTLED_TURNS."""
 
     def hopped_far(self) -> None:
         """A chain of callbacks has gone on for QUIET_TURNS turns without a task."""
@@ -64,15 +65,15 @@ class Gate:
     """Calls `advance` whenever the run has settled, for as long as that delivers something."""
 
     __slots__ = (
-        "_ceased", "_chain", "_counting", "_hops", "_last", "_outside", "_quiet", "_ready", "_run", "_since", "_soon", "_tasks",
-        "pumping",
+        "_ceased", "_chain", "_counting", "_hops", "_last", "_outside", "_quiet", "_ready", "_run", "_since", "_soon", "_stirs",
+        "_tasks", "pumping",
     )  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop, outside: Context, run: Settling, tasks: Moving) -> None:
         self._soon, self._outside, self._run = getattr(loop.call_soon, "uncounted", loop.call_soon), outside, run
         self._tasks = tasks
         self.pumping = self._ceased = False
-        self._quiet = self._last = self._hops = self._chain = 0
+        self._quiet = self._last = self._hops = self._chain = self._stirs = 0
         self._since = 0.0
         self._counting = _on_loop.setdefault(loop, _Counting())
         self._ready: Sized | None = getattr(loop, "_ready", None)  # what asyncio's own loops are about to call
@@ -84,7 +85,7 @@ class Gate:
             self.pumping, self._quiet, self._last = True, 0, self._tasks.activity
             self._hops, self._chain = self._tasks.hops, 0
             self._counting.gates += 1
-            self._since = time.monotonic()
+            self._since, self._stirs = time.monotonic(), 0
             self._soon(self._turn, context=self._outside)
 
     def cease(self) -> None:
@@ -93,7 +94,7 @@ class Gate:
 
     def awaited(self) -> None:
         """An outcome waits to be delivered: from now on it matters that the run settles."""
-        self._since = time.monotonic()
+        self._since, self._stirs = time.monotonic(), 0
 
     def _turn(self) -> None:
         if self._ceased:
@@ -105,7 +106,8 @@ class Gate:
             self._quiet, self._last, self._hops = 0, self._tasks.activity, self._tasks.hops
             if self._chain == QUIET_TURNS:
                 self._run.hopped_far()
-            if time.monotonic() - self._since > UNSETTLED_LIMIT_S:
+            self._stirs += 1
+            if self._stirs > UNSETTLED_TURNS and time.monotonic() - self._since > UNSETTLED_LIMIT_S:
                 self._stop()
                 self._run.restless()
                 return
@@ -115,7 +117,7 @@ class Gate:
                 self._stop()
                 return
             self._quiet, self._last, self._since = 0, self._tasks.activity, time.monotonic()
-            self._hops, self._chain = self._tasks.hops, 0
+            self._hops, self._chain, self._stirs = self._tasks.hops, 0, 0
         self._soon(self._turn, context=self._outside)
 
     def _stop(self) -> None:
