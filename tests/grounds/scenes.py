@@ -525,11 +525,11 @@ class Below:
 async def second_in_line(hf: holdfast.Client, run: Any) -> None:
     """Another run waits for the conversation, and has it when the first has ended."""
     await run.wait("waiting", waits_for="message", timeout="30s")
-    other = await hf.start(in_line, "both", id="second")
+    other = await hf.start(in_line, "both", id="both.2")
     await other.wait("waiting", waits_for="conversation", timeout="30s")
     await run.send("go", "now")
     await other.send("go", "now")
-    assert await other.result(timeout="60s") == [run.id, "second"]
+    assert await other.result(timeout="60s") == [run.id, "both.2"]
 
 
 async def retrier(hf: holdfast.Client, run: Any) -> None:
@@ -543,6 +543,7 @@ class Scene:
     args: tuple[Any, ...] = ()
     outside: Callable[[holdfast.Client, Any], Any] = nothing
     side: bool = False  # on a cluster it needs a database beside it
+    talks: bool = False  # in a conversation that is its first argument; over cells its id must begin with that
 
 
 SCENES = {
@@ -552,7 +553,8 @@ SCENES = {
     "messages": Scene(messages, (), mail), "paused": Scene(paused, (), pauser), "tidies": Scene(tidies, (), canceller),
     "cancelled_family": Scene(parent_of_tidies, (), family_canceller), "patched": Scene(patched), "at_home": Scene(at_home),
     "tells": Scene(tells), "retried": Scene(fails_once, ("once",), retrier), "streams": Scene(streams, side=True),
-    "conversations": Scene(talks, ("own",), side=True), "in_line": Scene(in_line, ("both",), second_in_line, side=True),
+    "conversations": Scene(talks, ("own",), side=True, talks=True),
+    "in_line": Scene(in_line, ("both",), second_in_line, side=True, talks=True),
     "rates": Scene(rates, (8,), side=True),
 }  # fmt: skip
 
@@ -573,7 +575,8 @@ async def play(url: str, name: str, **settings: Any) -> dict[str, Any]:
     scene = SCENES[name]
     begun.clear()
     async with holdfast.open(url, agents=[scene.agent], settings=holdfast.Settings(**settings)) as hf:
-        run = await hf.start(scene.agent, *scene.args, id=f"{name}-1", labels={"team": "a"})
+        id = f"{scene.args[0]}.1" if scene.talks else f"{name}-1"
+        run = await hf.start(scene.agent, *scene.args, id=id, labels={"team": "a"})
         await scene.outside(hf, run)
         try:
             result: Any = await run.result(timeout="60s")
