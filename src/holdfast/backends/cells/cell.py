@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from holdfast.backends.cells import ownership
@@ -34,6 +35,44 @@ _log = logger("holdfast.store")
 _LATER_MS: Final = 500  # for so long a run of a slot that leaves is not claimed again
 
 
+@dataclass(slots=True)
+class Around:
+    """The set around a cell, as the cell needs it."""
+
+    name: str
+    leaving: frozenset[int] = frozenset()  # slots whose runs are not carried here any more
+    rate_store: Callable[[str], CellStore] | None = None  # finds the cell that keeps a rate
+    owns: Callable[[str], bool] = lambda _: True  # does something with this name belong here?
+    tells_minutes: Callable[[], bool] = lambda: True
+    roots: dict[str, str] = field(default_factory=dict)  # of the runs here whose ids do not tell it
+
+
+class _Line:
+    """A connection for small questions, one at a time, apart from all that runs do."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Connection]]) -> None:
+        self._connect, self._turn = connect, asyncio.Lock()
+        self._db: Connection | None = None
+
+    async def ask(self, question: Callable[[Connection], Awaitable[T]], within_s: float | None) -> T:
+        async with asyncio.timeout(within_s), self._turn:
+            try:
+                if self._db is None or self._db.is_closed():
+                    self._db = await self._connect()
+                return await question(self._db)
+            except BaseException:
+                self.abort()
+                raise
+
+    async def close(self) -> None:
+        db, self._db = self._db, None
+        await goodbye(db)
+
+    def abort(self) -> None:
+        if self._db is not None:
+            self._db.terminate()
+
+
 class CellStore(PostgresStore):
     """A cell, opened. Only the loop that opened it uses it."""
 
@@ -41,14 +80,24 @@ class CellStore(PostgresStore):
         self, cell: str, url: str, worker: str, *, clock: Clock | None = None, faults: Faults | None = None
     ) -> None:
         super().__init__(parse_url(url), clock=clock, faults=faults, worker=worker)
-        self.cell = cell
-        self.leaving: frozenset[int] = frozenset()  # slots whose runs are not carried any more
-        self.rate_store: Callable[[str], CellStore] = lambda _: self
-        self.owns: Callable[[str], bool] = lambda _: True
-        self.tells_minutes: Callable[[], bool] = lambda: True
-        self._roots: dict[str, str] = {}  # of the runs here whose ids do not tell it
-        self._asking: Connection | None = None
-        self._turn = asyncio.Lock()
+        self.around, self._line = Around(cell), _Line(self.connection)
+
+    @property
+    def cell(self) -> str:
+        """The name of the cell."""
+        return self.around.name
+
+    @property
+    def leaving(self) -> frozenset[int]:
+        """Slots whose runs are not carried here any more."""
+        return self.around.leaving
+
+    def owns(self, name: str) -> bool:
+        """Tell whether something with this name belongs here."""
+        return self.around.owns(name)
+
+    def _keeps(self, key: str) -> CellStore:
+        return self if self.around.rate_store is None else self.around.rate_store(key)
 
     @property
     def schema(self) -> str:
@@ -69,15 +118,7 @@ class CellStore(PostgresStore):
     async def ask(self, question: Callable[[Connection], Awaitable[T]], within_s: float | None = None) -> T:
         """Ask the database something small, apart from all that runs do; `StoreUnavailable` if it does not answer."""
         try:
-            async with asyncio.timeout(within_s), self._turn:
-                try:
-                    if self._asking is None or self._asking.is_closed():
-                        self._asking = await self.connection()
-                    return await question(self._asking)
-                except BaseException:
-                    if self._asking is not None:
-                        self._asking.terminate()
-                    raise
+            return await self._line.ask(question, within_s)
         except TROUBLE as error:
             raise StoreUnavailable(f"cell {self.cell!r} does not answer: {self._told(error)}") from None
 
@@ -87,13 +128,11 @@ class CellStore(PostgresStore):
 
     async def close(self) -> None:
         await super().close()
-        asking, self._asking = self._asking, None
-        await goodbye(asking)
+        await self._line.close()
 
     def abandon(self) -> None:
         super().abandon()
-        if self._asking is not None:
-            self._asking.terminate()
+        self._line.abort()
 
     # What an engine asks for
 
@@ -101,7 +140,7 @@ class CellStore(PostgresStore):
         claimed = await super().claim(agents, limit, ttl_ms, **which)
         for row in claimed:
             if slot_of(row.id) != slot_of(row.root_id):
-                self._roots[row.id] = row.root_id
+                self.around.roots[row.id] = row.root_id
         if not self.leaving:
             return claimed
         gone = [row for row in claimed if slot_of(row.root_id) in self.leaving]
@@ -137,7 +176,7 @@ class CellStore(PostgresStore):
         super().post(append, told, alone=alone)
 
     def _check(self, append: Append) -> None:
-        root = self._roots.get(append.run, append.run)
+        root = self.around.roots.get(append.run, append.run)
         slot = slot_of(root)
         for child in append.children:
             check_place(child.id, root, child.agent, child.lane)
@@ -152,20 +191,20 @@ class CellStore(PostgresStore):
     # Rates are kept where their key is, whichever run asks
 
     async def take_turn(self, key: str, interval_us: int, tokens_us: int = 0, every_ms: int = 0) -> Turn:
-        there = self.rate_store(key)
+        there = self._keeps(key)
         return await PostgresStore.take_turn(there, key, interval_us, tokens_us, every_ms)
 
     async def use_late(self, key: str, began: dict[int, int], every_ms: int) -> None:
-        await PostgresStore.use_late(self.rate_store(key), key, began, every_ms)
+        await PostgresStore.use_late(self._keeps(key), key, began, every_ms)
 
     async def pause_rate(self, key: str, wait_ms: int, because: str | None = None) -> int:
-        return await PostgresStore.pause_rate(self.rate_store(key), key, wait_ms, because)
+        return await PostgresStore.pause_rate(self._keeps(key), key, wait_ms, because)
 
     async def charge(self, key: str, tokens: int, tokens_us: int, since: int) -> None:
-        await PostgresStore.charge(self.rate_store(key), key, tokens, tokens_us, since)
+        await PostgresStore.charge(self._keeps(key), key, tokens, tokens_us, since)
 
     async def closed(self, key: str, turn: Turn | None = None, every_ms: int = 0) -> Closed:
-        return await PostgresStore.closed(self.rate_store(key), key, turn, every_ms)
+        return await PostgresStore.closed(self._keeps(key), key, turn, every_ms)
 
     async def take_slot(self, key: str, n: int, run: str, call: str, epoch: int) -> NoReturn:
         raise Unsupported(
@@ -173,7 +212,7 @@ class CellStore(PostgresStore):
         )
 
     async def count_minute(self, at: int, steps: int, ended: int, failed: int) -> None:
-        if self.tells_minutes():  # one of them is enough: the worker of each cell would say what all of them did
+        if self.around.tells_minutes():  # one of them is enough: the worker of each cell would say what all of them did
             await super().count_minute(at, steps, ended, failed)
 
     # A schedule is begun where its name belongs

@@ -46,8 +46,8 @@ class Cells:
 
     def _make(self, name: str) -> CellStore:
         cell = CellStore(name, self.plan.urls[name], self.worker, clock=self._clock, faults=self._faults)
-        cell.rate_store, cell.owns = self.of_key, functools.partial(self.owns, name)
-        cell.tells_minutes = lambda: self.up[:1] == [cell]
+        cell.around.rate_store, cell.around.owns = self.of_key, functools.partial(self.owns, name)
+        cell.around.tells_minutes = lambda: self.up[:1] == [cell]
         return cell
 
     # Life
@@ -185,7 +185,7 @@ class Cells:
             return False
         if self.down.pop(name, None) is not None:
             _log.warning("cell %r of %s is there again", name, self.plan.shown)
-        cell.leaving = frozenset(held.slot for held in told if held.state == "leaving")
+        cell.around.leaving = frozenset(held.slot for held in told if held.state == "leaving")
         self.learn(name, told)
         return True
 

@@ -279,7 +279,7 @@ class _Busy(Exception):
 
 
 class _Pieces:
-    """What COPY writes, in pieces of a size that a row can hold."""
+    """Output of COPY, in pieces of a size that a row can hold."""
 
     def __init__(self) -> None:
         self._full, self._last = list[bytes](), bytearray()

@@ -38,7 +38,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What a database says of itself."""
+    """A database, as it says of itself."""
 
     name: str
     number: int
@@ -53,7 +53,7 @@ def schema_of(store: str) -> str:
 
 
 def text_of(store: str) -> str:
-    """What makes a database a cell."""
+    """Write the statements that make a database a cell."""
     text = (resources.files("holdfast.backends.cells") / "ownership.sql").read_text()
     return text.replace(":cells", schema_of(store)).replace(":store", store)
 

@@ -57,7 +57,7 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """What tells a set of cells from another: its names and how its slots are divided, not where it is."""
+        """Tell a set of cells from another: by its names and how its slots are divided, not by where it is."""
         return hashlib.sha256(json.dumps({name: self.slots[name] for name in self.urls}).encode()).hexdigest()[:32]
 
     def owner(self, slot: int) -> str:
@@ -65,7 +65,7 @@ class Plan:
         return next(name for name, slots in self.slots.items() if slot in slots)
 
     def divided(self, owners: Mapping[int, str]) -> Plan:
-        """The same cells, with slots as they are owned now."""
+        """Make a plan of the same cells, with slots as they are owned now."""
         of = {
             name: tuple(slot for slot in range(SLOTS) if owners.get(slot, self.owner(slot)) == name)
             for name in self.urls
@@ -73,7 +73,7 @@ class Plan:
         return Plan(self.path, self.urls, of)
 
     def with_cell(self, name: str, url: str) -> Plan:
-        """The same with one more cell, that has no slot yet. `BadArguments` if its name is taken or is none."""
+        """Make a plan with one more cell, that has no slot yet. `BadArguments` if its name is taken or is none."""
         if name in self.urls:
             raise BadArguments(f"{str(self.path)!r} has a cell {name!r} already; name the new one otherwise")
         return checked(self.path, {**self.urls, name: url}, {**self.slots, name: ()})

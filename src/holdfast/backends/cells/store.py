@@ -74,6 +74,12 @@ class _Clock(SystemClock):
     def call_at(self, when: int, callback: Callable[[], object]) -> Timer:
         return self._clock().call_at(when, callback)
 
+    def call_later(self, delay_s: float, callback: Callable[[], object]) -> Timer:
+        return self._clock().call_later(delay_s, callback)
+
+    def after(self, grace_s: float, callback: Callable[[], object]) -> Timer:
+        return self._clock().after(grace_s, callback)
+
 
 class CellsStore(Store):
     """All cells of a plan, as a `Store`."""
