@@ -22,6 +22,7 @@ import time
 from typing import Final
 
 from holdfast.errors import BadArguments, LeaseLost, Permanent
+from holdfast.store.changes import Changes
 from holdfast.store.contract import WorkerStore
 from holdfast.store.notifications import KIND, NEWS, NotificationRow, outgoing
 from holdfast.store.triggers import RETENTION_MS, DeliveryRow
@@ -51,7 +52,7 @@ _LEFT_S: Final = 300.0  # for which messages are left to others that could not g
 class Notifications(Deliveries):
     """One worker's part in telling others. It asks the store which notifications there are, and without any nothing else."""
 
-    what, news, look = "notifications", NEWS, "holdfast notify"
+    what, news, look, listens = "notifications", NEWS, "holdfast notify", True
     traces = False  # a receiver that is down is nothing to look for in code
     longest_asked_s = senders.LONGEST_WAIT_S
 
@@ -72,6 +73,10 @@ class Notifications(Deliveries):
     def serve(self, served: Served) -> None:
         """Take no notice: a worker sends whatever code it has."""
 
+    def concerned(self, changes: Changes) -> bool:
+        """Wake this at any commit, if there are notifications: it may hold an event that is to be told."""
+        return bool(self._rows)
+
     async def turn(self) -> int | None:
         """Write what is to be told, then send what is due, as far as there is room."""
         rows = [row for row in await self._store.notifications() if row.state == "active"]
@@ -81,7 +86,6 @@ class Notifications(Deliveries):
             self._left.clear()
             self._targets = {row.name: Target.loaded(row.config) for row in rows}
         self._rows = rows
-        self.listens = bool(rows)  # any commit may hold an event that is to be told
         able = [(outgoing(row.name), target) for row in rows if self._able(row, target := self._targets[row.name])]
         self._triggers = {
             name: TriggerSpec(name, KIND, functools.partial(_send, target), {}, target.retry()) for name, target in able

@@ -34,10 +34,10 @@ class Round(abc.ABC):
 
     what: ClassVar[str]
     news: ClassVar[str]
+    listens: ClassVar[bool] = False  # is it asked of every commit whether that concerns it?
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self._look, self._resting = clock, asyncio.Event(), False
-        self.listens = False  # a commit without its news may concern it: `concerned` says whether
 
     @abc.abstractmethod
     async def turn(self) -> int | None:
@@ -53,8 +53,8 @@ class Round(abc.ABC):
         """Drop what is under way, as a killed process would."""
 
     def concerned(self, changes: Changes) -> bool:
-        """Does a commit concern this, whether it has its news or not? Asked while it `listens`."""
-        return True
+        """Does a commit concern this, though it has no news of it? One that `listens` says when."""
+        return False
 
     def wake(self) -> None:
         """Look now at what is due."""

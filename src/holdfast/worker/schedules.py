@@ -50,7 +50,7 @@ def declared_by(spec: AgentSpec) -> Declared:
 class Schedules(Round):
     """One worker's part in schedules."""
 
-    what, news = "schedules", NEWS
+    what, news, listens = "schedules", NEWS, True
 
     def __init__(self, store: WorkerStore, measures: Measures) -> None:
         super().__init__(store.clock)
@@ -68,7 +68,7 @@ class Schedules(Round):
 
     def concerned(self, changes: Changes) -> bool:
         """Wake this too when a run has stopped that a schedule waits for."""
-        if not self._behind.keys().isdisjoint(changes):
+        if self._behind and not self._behind.keys().isdisjoint(changes):
             self._freed |= {name for run, name in self._behind.items() if changes.get(run, News.GREW) >= News.STOPPED}
         return bool(self._freed)
 
@@ -94,6 +94,5 @@ class Schedules(Round):
         self._behind |= behind
         while len(self._behind) > _MOST_BEHIND:
             del self._behind[next(iter(self._behind))]
-        self.listens = bool(self._behind)
         self._measures.begin(len(runs), missed, max(late_ms, 0) / 1000)
         return bool(runs or missed or behind) or len(self._unread) > known

@@ -61,7 +61,7 @@ class _Held:
         # Objects, dicts and lists, with what is in each. To hold them keeps their ids from being used again.
         self._holders: list[tuple[Any, type, list[tuple[Any, Any]]]] = []
         self._is_known = True  # can all of it be looked into?
-        waiting, seen = [message], set[int]()
+        waiting, seen = list[Any]([message]), set[int]()
         while waiting and self._is_known:
             value = waiting.pop()
             if id(value) in seen:
