@@ -351,9 +351,9 @@ def test_help_has_colours_on_a_terminal(person):
 
 @pytest.mark.parametrize("command", [[], ["runs"], ["run"]])
 def test_the_store_is_named_in_help(cli, command):
-    """Both kinds, and the default."""
+    """Every kind that one file or server is, and the default."""
     told = " ".join(cli(*command, "--help").stdout.split())
-    assert "sqlite:PATH or postgresql://USER@HOST/DATABASE. Default: $HOLDFAST_URL" in told
+    assert "sqlite:PATH, postgresql://USER@HOST/DATABASE or cells:FILE. Default: $HOLDFAST_URL" in told
 
 
 def test_a_narrow_terminal_shows_id_agent_and_state_of_each_run(terminal, person):

@@ -39,5 +39,6 @@ async def replay(url: str) -> tuple[int, list[str]]:
 
 if __name__ == "__main__":
     _, diverged = asyncio.run(replay(sys.argv[1]))
-    print("\n".join(each[:1000] for each in diverged), file=sys.stderr, flush=True)  # noqa: T201
-    os._exit(bool(diverged))  # threads of the framework may still hold on to the interpreter when it ends
+    sys.stdout.write("\n".join(each[:1000] for each in diverged))
+    sys.stdout.flush()
+    os._exit(bool(diverged))  # threads of the SDK may end an interpreter that ends with a signal

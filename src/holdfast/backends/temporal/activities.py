@@ -188,11 +188,11 @@ async def _performed(work: Work) -> Ended:
 
 
 async def _beat(every: timedelta) -> None:
-    """Say that this worker lives, for as long as its loop turns."""
+    """Say that this worker lives, for as long as its loop turns. Of a body that is over before the first time nothing is said."""
     with contextlib.suppress(RuntimeError):
         while True:
-            activity.heartbeat()
             await asyncio.sleep(every.total_seconds() / _BEATS)
+            activity.heartbeat()
 
 
 def _no_stream(name: str) -> NoReturn:

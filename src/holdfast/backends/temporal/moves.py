@@ -15,6 +15,7 @@ on. Whatever dies in between, the same import goes on with what is there. A work
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 import secrets
@@ -25,6 +26,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowUpdateRPCTimeoutOrCancelledError
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError
 
 from holdfast.backends.temporal import history
 from holdfast.backends.temporal.address import EXPORTED, IMPORTED, LEAVE, NOBODY, STORE, TELL, Address
@@ -64,6 +66,7 @@ from holdfast.words import people
 from holdfast.words.model import FINISHED, ApprovalRow, Event, RunRow, Signal
 
 T = TypeVar("T")
+_TRIES, _PAUSE_S = 10, 0.1
 _BEGUN: Final = ("child.started", "child.spawned")
 # What a bundle may have that a cluster has not: its section, and what that is.
 _LACKED: Final = (
@@ -229,17 +232,25 @@ class Moves(Store):
             )
         return found
 
-    async def _update(self, run: str, name: str, kind: type[T], *args: Any) -> T:
-        handle = self.client.get_workflow_handle(run)
-        try:
-            return await self._asked(handle.execute_update(name, args=args, result_type=kind), run)
-        except (WorkflowUpdateRPCTimeoutOrCancelledError, StoreUnavailable) as error:
-            raise Unconfirmed(
-                f"no worker answered for run {run!r}, and only the run itself can be asked: {error}. Start a worker that serves "
-                "its agent"
-            ) from error
-        except UnknownRun:
-            raise Changed from None  # its workflow has ended
+    async def _update(self, run: str, name: str, kind: type[T], *args: Any, id: str | None = None) -> T:
+        """Have a run do something; `Changed` if it has ended. Asked again under the same id, it does that once.
+
+        A workflow task that fails takes the update with it: so it is when something comes for a run in the moment it leaves.
+        """
+        handle, named = self.client.get_workflow_handle(run), id or secrets.token_hex(16)
+        for left in reversed(range(_TRIES)):
+            try:
+                return await self._asked(handle.execute_update(name, args=args, id=named, result_type=kind), run)
+            except UnknownRun:
+                raise Changed from None  # its workflow has ended
+            except (WorkflowUpdateRPCTimeoutOrCancelledError, StoreUnavailable) as error:
+                if not left or not isinstance(error.__cause__, RPCError):
+                    raise Unconfirmed(
+                        f"no worker answered for run {run!r}, and only the run itself can be asked: {error}. Start a worker that "
+                        "serves its agent"
+                    ) from error
+            await asyncio.sleep(_PAUSE_S)
+        raise AssertionError("unreachable")
 
     async def move(self, move: Move) -> None:
         """Let the run leave, and keep its file; `Changed` if it is not as it was read.
@@ -261,7 +272,7 @@ class Moves(Store):
         await self._remember(EXPORTED, move.bundle, told, [move.content, found.start.text(), packed])
         said = {"mark": list(move.marks[root]), "reason": move.reason, "bundle": move.bundle}
         try:
-            if not await self._update(root, LEAVE, bool, said):
+            if not await self._update(root, LEAVE, bool, said, id=move.bundle):
                 raise Changed
         except Changed:
             last = await self._last(root)
