@@ -44,7 +44,7 @@ _SAYS = {
 def cells(
     action: str, what: str | None, url: str | None, to: str | None, grace_s: float, db: str | None, as_json: bool
 ) -> int:
-    """List the cells of a set, add one, move slots, or check them.
+    """List cells, add one, move slots, or check them.
 
     list shows each cell, its slots and whether it can be reached. add NAME URL adds an empty PostgreSQL database, that has no
     slot yet; the first one begins the file and has all 1,024. move SLOTS --to NAME moves a slot, or several (7 or 512-1023),

@@ -55,9 +55,9 @@ _TABLES: Final = {
     "forks": _OF_RUNS, "lineage": _OF_RUNS, "part_uses": _OF_NAMES, "events": _OF_NAMES, "exports": _OF_RUNS, "imports": _OF_RUNS,
     "audit": _OF_RUNS, "archived": "name IN (SELECT name FROM moving_names)",
     "links": f"question IN (SELECT id FROM approvals WHERE {_OF_RUNS})",
-    "conversations": ":cells.slot_of(id) = $1", "conversation_line": ":cells.slot_of(conversation) = $1",
-    "conversation_messages": ":cells.slot_of(conversation) = $1", "rates": ":cells.hashed(key) = $1",
-    "late_turns": ":cells.hashed(key) = $1", "parts": f"digest IN (SELECT digest FROM part_uses WHERE {_OF_NAMES})",
+    "conversations": "@cells.slot_of(id) = $1", "conversation_line": "@cells.slot_of(conversation) = $1",
+    "conversation_messages": "@cells.slot_of(conversation) = $1", "rates": "@cells.hashed(key) = $1",
+    "late_turns": "@cells.hashed(key) = $1", "parts": f"digest IN (SELECT digest FROM part_uses WHERE {_OF_NAMES})",
     "blobs": "digest IN (SELECT digest FROM moving_blobs)",
 }  # fmt: skip
 _TEXTS: Final = (
@@ -65,7 +65,7 @@ _TEXTS: Final = (
     ("events", "value", _OF_NAMES), ("signals", "value", _OF_RUNS), ("approvals", "shown", _OF_RUNS),
     ("approvals", "data", _OF_RUNS),
     ("audit", "value", _OF_RUNS), ("archived", "input", "name IN (SELECT name FROM moving_names)"),
-    ("conversation_messages", "value", ":cells.slot_of(conversation) = $1"),
+    ("conversation_messages", "value", "@cells.slot_of(conversation) = $1"),
 )  # fmt: skip
 _SHARED: Final = frozenset(
     {"blobs", "parts", "archived", "rates", "late_turns", "imports", "exports"}
@@ -265,7 +265,7 @@ class _Mover:
                 columns = await _columns(db, table)
                 listed = ", ".join(f'"{name}"' for name in columns)
                 source = (
-                    f"{cells}.frozen_{slot}" if table == "runs" else f'"{table}" WHERE {where}'.replace(":cells", cells)
+                    f"{cells}.frozen_{slot}" if table == "runs" else f'"{table}" WHERE {where}'.replace("@cells", cells)
                 )
                 query = f"SELECT {listed} FROM {source}".replace("$1", str(int(slot)))
                 pieces = _Pieces()
@@ -308,7 +308,7 @@ async def name_rows(db: Connection, cells: str, slot: int) -> None:
     await db.execute(
         f"CREATE TEMP TABLE moving_blobs ON COMMIT DROP AS SELECT blob AS digest FROM events WHERE blob IS NOT NULL AND {_OF_NAMES}"
         f" UNION SELECT found[1] FROM ({texts}) AS texts, regexp_matches(text, '{_BLOB}', 'g') AS found"
-        .replace(":cells", cells).replace("$1", str(int(slot)))
+        .replace("@cells", cells).replace("$1", str(int(slot)))
     )  # fmt: skip
 
 
@@ -405,7 +405,7 @@ async def clean(db: Connection, cell: CellStore, slot: int) -> None:
         for table, where in reversed(_TABLES.items()):
             if table not in _STAYS:
                 await db.execute(
-                    f'DELETE FROM "{table}" WHERE {where}'.replace(":cells", cells).replace("$1", str(int(slot)))
+                    f'DELETE FROM "{table}" WHERE {where}'.replace("@cells", cells).replace("$1", str(int(slot)))
                 )
         await db.execute("DELETE FROM runs WHERE id IN (SELECT id FROM moving)")
         await db.execute(f"DELETE FROM {cells}.leftovers WHERE slot = $1", slot)

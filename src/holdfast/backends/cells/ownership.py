@@ -55,7 +55,7 @@ def schema_of(store: str) -> str:
 def text_of(store: str) -> str:
     """Write the statements that make a database a cell."""
     text = (resources.files("holdfast.backends.cells") / "ownership.sql").read_text()
-    return text.replace(":cells", schema_of(store)).replace(":store", store)
+    return text.replace("@cells", schema_of(store)).replace("@store", store)
 
 
 async def told(db: Connection, store: str) -> Cell | None:
