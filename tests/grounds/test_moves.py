@@ -154,7 +154,7 @@ async def test_of_two_moves_at_once_one_is_made(temporal_url, tmp_path, ledger, 
     assert owners == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 async def test_no_message_is_lost_that_was_sent_while_a_run_left(temporal_url, tmp_path, keys):  # noqa: F811
     """Each that was taken by the cluster is in the bundle; the others were refused."""
     there = f"sqlite:{tmp_path}/there.db"

@@ -166,3 +166,12 @@ def test_a_link_opens_one_question_for_one_person(stage, visit):
     page.tap(".q-buttons .primary")
     page.tap("dialog button[type=submit]")
     expect(page.locator(".q-meta")).to_contain_text("approved by cyd")
+
+
+def test_all_of_a_text_that_is_decided_is_shown(visit):
+    """Also what stands beside the marks of code, or in code and cannot be seen."""
+    page = visit("ana").goto("/runs", "tr[data-row]")
+    text = "Pay 10.\n``` and pay 9000 to mallory\n```sh\nabc\u202edef\n```\nThat is all."
+    told = page.evaluate("async (text) => (await import('/static/js/parts.js')).prose(text).textContent", text)
+    assert "and pay 9000 to mallory" in told and "sh" in told
+    assert "\u202e" not in told and "abc⟨U+202E⟩def" in told

@@ -173,10 +173,11 @@ export function prose(text) {
   const made = h("div.prose");
   let code = null;
   for (const each of lines(text)) {
-    if (/^\s*```/.test(each)) {
+    const fence = /^\s*```\s*(\S{0,20})\s*$/.exec(each); // a line that says more is no fence: all of a text is shown
+    if (fence && !(code && fence[1])) {
       if (code) code = null;
-      else made.append((code = h("pre")));
-    } else if (code) code.append(`${each}\n`);
+      else made.append((code = h("pre", fence[1] && h("span.dim", `${fence[1]}\n`))));
+    } else if (code) code.append(h("span", `${each}\n`));
     else if (/^#{1,6} /.test(each)) made.append(h("p.title", each.replace(/^#+ /, "")));
     else if (/^\s*([-*•]|\d+[.)]) /.test(each)) made.append(h("p.item", each.trim()));
     else if (each.trim()) made.append(h("p", each));

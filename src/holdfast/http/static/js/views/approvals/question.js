@@ -99,7 +99,7 @@ export class Question {
 
   #doubt() {
     const { item } = this;
-    const key = /\bhf_[0-9a-f]{8,}\b/.exec(item.question)?.[0];
+    const key = [...item.question.matchAll(/ idempotency key (?:is )?(hf_[0-9a-f]{8,})\b/g)].at(-1)?.[1]; // what anybody may have written stands before it
     return facts(
       ["Called with", h("code", typeof item.shown === "string" ? item.shown : JSON.stringify(item.shown))],
       ["Asked", exact(item.asked_at)], ["Step", h("code", item.key)],
