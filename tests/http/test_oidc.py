@@ -1,6 +1,7 @@
 """Sign-in with a provider: real HTTP and real signatures, from the button to the session, and everything that proves nothing."""
 
 import asyncio
+import base64
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from urllib.parse import parse_qs, urlsplit
@@ -157,6 +158,19 @@ async def test_what_the_provider_says_no_to(tmp_path):
         place = await returned(web, await gone(web))
         idp.codes.clear()
         assert "did not answer with 400" in refused(await web.get(place))
+
+
+async def test_a_state_or_cookie_of_a_stranger_is_refused_whatever_it_is(tmp_path):
+    async with site(tmp_path) as (_, _, browser):
+        web = await browser()
+        await gone(web)
+        assert "did not begin" in refused(await web.get("/sign-in/oidc/back", params={"state": "\u00e9"}))
+        web = await browser()
+        await gone(web)
+        ((name, _),) = web.cookies.items()
+        web.cookies.clear()
+        web.cookies.set(name, base64.urlsafe_b64encode(b"[" * 9000).decode())
+        assert "did not begin" in refused(await web.get("/sign-in/oidc/back", params={"state": "x"}))
 
 
 async def test_keys_are_asked_for_again_when_one_is_not_known(tmp_path, monkeypatch):

@@ -208,7 +208,7 @@ class Talk:
             or found.get("nbf", 0) > now + _SKEW_S
         ):
             wrong = "is of the future"
-        elif not hmac.compare_digest(str(found.get("nonce", "")), nonce):
+        elif not _same(str(found.get("nonce", "")), nonce):
             wrong = "is of another sign-in"
         elif not found.get("sub"):
             wrong = "names nobody"
@@ -255,6 +255,11 @@ def _fetched(url: str, body: bytes | None, headers: dict[str, str]) -> Any:
     if len(text) > _MOST_BYTES:
         raise ValueError("too large")
     return json.loads(text)
+
+
+def _same(one: str, other: str) -> bool:
+    """Compare what strangers send, which may be any text, in a time that tells nothing."""
+    return hmac.compare_digest(one.encode(errors="surrogatepass"), other.encode(errors="surrogatepass"))
 
 
 class SignIn:
@@ -314,7 +319,7 @@ class SignIn:
     async def _proved(self, request: Request, back: str, state: str, nonce: str, verifier: str) -> Identity:
         """Find out who came back."""
         given = request.query_params
-        if not hmac.compare_digest(given.get("state", ""), state):
+        if not _same(given.get("state", ""), state):
             raise Unproved("this sign-in did not begin in this browser")
         if not time.time() - _WITHIN_S < float(state.partition(".")[0]) < time.time() + _SKEW_S:
             raise Unproved("this sign-in took too long")
@@ -336,7 +341,7 @@ class SignIn:
             state, nonce, verifier, to = json.loads(base64.urlsafe_b64decode(cookie.encode()))
             found = str(state), str(nonce), str(verifier), str(to)
             float(found[0].partition(".")[0])
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             raise Unproved("this sign-in did not begin in this browser, or long ago") from None
         if not _INSIDE.fullmatch(found[3]):
             raise Unproved("this sign-in leads elsewhere")
