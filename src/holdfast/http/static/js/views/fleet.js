@@ -169,7 +169,7 @@ export function open(context) {
 
   const versionsList = (versions) => (versions.length ? h("ul.rates", versions.map((each) => h("li", h("div", h("span.mono.strong", `${each.agent}${each.version ? `@${each.version}` : ""}`)), chip(many(each.runs, "run"), "stop", "warn"), h("p.dim", each.oldest_due_at ? `the oldest has been due for ${age(each.oldest_due_at)} · ` : "", h("a.link", { href: path("runs", { agent: each.agent, waits_for: "worker" }) }, "show them"))))) : h("p.dim", "every run has a worker with its code"));
 
-  const storeList = (store) => h("ul.rates", h("li", h("div", h("span", many(store.events ?? 0, "event")), h("span.dim", ` ${store.bytes ? bytes(store.bytes) : ""}`)), chip("answers", "kelp", "check"), h("p.dim", `${many(store.runs ?? 0, "run")} · an acknowledged write survives the loss of a process${store.where ? ` · ${store.where}` : ""}`)));
+  const storeList = (store) => h("ul.rates", h("li", h("div", h("span", many(store.events ?? 0, "event")), h("span.dim", ` ${store.bytes ? bytes(store.bytes) : ""}`)), chip("answers", "kelp", "check"), h("p.dim", `${many(store.runs ?? 0, "run")}${store.where ? ` · ${store.where}` : ""}`)));
 
   // A worker
 
