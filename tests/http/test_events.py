@@ -195,3 +195,9 @@ def test_a_beginning_is_shown_in_one_line(text):
     shown = beginning(text[:1000], 160)
     assert len(shown) <= 160 and shown.isprintable()
     assert "ö" in shown or "00f6" not in text
+
+
+@on_a_server
+async def test_a_nul_is_refused_wherever_it_stands_in_the_query(site):
+    for query in ("action=%00&action=b", "action=a&action=%00", "by=%00"):
+        assert "NUL" in (await site.get(f"/api/audit?{query}", 422))["error"]["message"]
