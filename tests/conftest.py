@@ -28,6 +28,11 @@ MEMORY = "/dev/shm"
 if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 << 30:
     os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
 
+HEADS = (
+    ("tests/page/",), ("tests/grounds/",), ("tests/processes/",), ("tests/worker/brokers/", "tests/examples/"),
+    ("tests/cli/", "tests/rehearsal/"), ("tests/agents/",),
+)  # fmt: skip
+
 
 def pytest_xdist_auto_num_workers(config):
     """More than processors: tests of several processes wait, for those and for time, as long as they work."""
@@ -43,7 +48,7 @@ def pytest_pyfunc_call(pyfuncitem):
     return True
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Leave to `make nightly` the cases that `by_day` does not name: `@pytest.mark.by_day("sqlite-*")`.
 
@@ -67,6 +72,29 @@ def pytest_collection_modifyitems(config, items):
     wrong = [f"{name} has no case {pattern!r}" for name, patterns in unused.items() for pattern in patterns]
     if wrong and not any("::" in argument for argument in config.args):
         raise pytest.UsageError("by_day names what is not there: " + "; ".join(wrong))
+    yield  # those of the other time are taken out now
+    items[:] = _shared_out(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def _shared_out(items, processes):
+    """Put what needs the same servers at the head of one process's share.
+
+    A process begins at the head of its share, and others take from the end. So few processes start each kind of server,
+    and tests that wait for long begin early.
+    """
+    heads = [[item for item in items if item.nodeid.startswith(folders)] for folders in HEADS[:processes]]
+    if processes == 1 or not all(heads):
+        return items
+    named = {id(item) for head in heads for item in head}
+    rest = [item for item in items if id(item) not in named]
+    order = []
+    for index in range(processes):
+        share = (len(items) - len(order)) // (processes - index)
+        head = heads[index] if index < len(heads) else []
+        filled = max(share - len(head), 0)
+        order += head + rest[:filled]
+        del rest[:filled]
+    return order + rest
 
 
 @pytest.hookimpl(wrapper=True)
