@@ -320,7 +320,9 @@ async def test_a_running_body_ends_before_its_run_is_moved(road):
 
     @holdfast.agent
     async def worker_bee() -> str:
-        return await slow()
+        said = await slow()
+        await holdfast.receive("go")  # else it may end before its worker hears of the pause
+        return said
 
     async with road.open("source", agents=[worker_bee]) as hf:
         run = await hf.start(worker_bee, id="r")
@@ -338,6 +340,7 @@ async def test_a_running_body_ends_before_its_run_is_moved(road):
     async with road.open("destination", agents=[worker_bee]) as hf:
         entered.clear()
         await hf.import_run(road.file, keys=road.keys)
+        await hf.get("r").send("go", None)
         assert await hf.get("r").result(timeout=30) == "slowly"
         assert not entered.is_set()
 

@@ -168,7 +168,7 @@ async def test_no_message_is_lost_that_was_sent_while_a_run_left(temporal_url, t
                 with contextlib.suppress(holdfast.RunFinished):
                     await run.send("mail", f"m{len(sent)}")
                     sent.append(f"m{len(sent)}")
-                    await asyncio.sleep(0.1)  # a move needs a moment in which nothing comes
+                    await asyncio.sleep(0.1 * 1.05 ** len(sent))  # a move needs a moment in which nothing comes
                     continue
                 return
 
@@ -266,3 +266,15 @@ async def goes_on(url, fleet, nth, *, start):
             assert await run.result(timeout="120s") == canonical.TRAVELLED
         else:
             await run.wait("waiting", waits_for=["message", "person"][nth], timeout="120s")
+
+
+@pytest.mark.slow
+async def test_who_waits_for_a_run_without_a_worker_can_be_cancelled(temporal_url, tmp_path, keys):  # noqa: F811
+    async with holdfast.open(temporal_url, agents=[canonical.collects], settings=QUICK) as hf:
+        await (await hf.start(canonical.collects, id="t7")).wait("waiting", waits_for="message", timeout="60s")
+    async with holdfast.open(temporal_url) as hf:
+        exports = asyncio.create_task(hf.get("t7").export(tmp_path / "mail", keys=keys))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await exports
+        assert exports.cancelled()

@@ -230,7 +230,12 @@ class TemporalStore(Moves):
         """Ask the cluster something, within the deadline of the caller."""
         try:
             async with asyncio.timeout(write_limit.get() or self.read_limit_s()):
-                return await call
+                try:
+                    return await call
+                except WorkflowUpdateRPCTimeoutOrCancelledError as error:  # the SDK's word for a cancel of ours
+                    if isinstance(error.__cause__, asyncio.CancelledError):
+                        raise error.__cause__ from None
+                    raise
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 raise UnknownRun(f"there is no run {run!r} in {self.url}") from None
