@@ -275,6 +275,7 @@ def test_a_schedule_leaves_the_same_journal_on_every_ground(timely, tmp_path, na
 
 
 @pytest.mark.slow
+@pytest.mark.by_day("0.003")
 @pytest.mark.parametrize("park_s", [0.0, 0.003])
 def test_a_run_that_waits_out_of_memory_leaves_the_same_journal_on_every_ground(timely, tmp_path, park_s):
     for first, drops in ((0, 0), (8, 3)):

@@ -225,7 +225,7 @@ class Moving:
         return said
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_workers_and_movers_are_killed_and_every_body_runs_once(temporal_url, postgres_url, tmp_path, ledger, keys):  # noqa: F811
     """The command line moves it, and is killed, as are the workers: what was recorded is not done again."""

@@ -126,6 +126,7 @@ def test_a_follower_survives_its_server(start, store_url):
     asyncio.run(main())
 
 
+@pytest.mark.by_day("sqlite")
 def test_many_readers_have_all_of_it_once(start, store_url):
     """Twenty read as it comes; one is cut off again and again and comes back; one takes nothing until the others have all."""
     worker, _ = start("worker", AGENTS)

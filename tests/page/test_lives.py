@@ -173,7 +173,7 @@ def told(items):
             yield node
 
 
-@pytest.mark.by_day("2026-11-16")
+@pytest.mark.nightly
 @pytest.mark.parametrize("recorded", OLD)
 def test_runs_of_every_kind_are_told_as_show_tells_them(browser, tmp_path, recorded):
     """Of each kind of event a recorded run is drawn: calls, states and remarks are those that `holdfast show` prints."""

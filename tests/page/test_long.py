@@ -134,7 +134,7 @@ def alive(tmp_path_factory):
         yield made
 
 
-@pytest.mark.by_day("140")
+@pytest.mark.nightly
 @pytest.mark.parametrize("seconds", [140, 3_600])
 def test_a_page_that_follows_a_run_for_long_keeps_and_draws_little(alive, browser, seconds):
     """With fifty events in each second, whose time goes by as fast as they come: the page's clock is moved on.

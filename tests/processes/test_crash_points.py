@@ -105,7 +105,7 @@ def test_killed_at_every_commit(forks, tmp_path, agent, grace_s, request):
     Story(forks, tmp_path, agent, grace_s).die_at_every_commit(request)
 
 
-@pytest.mark.by_day("doubt_ask")
+@pytest.mark.nightly
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("agent", [agent.name for agent in scenes.ALL])
 def test_killed_at_every_commit_on_postgres(forks, tmp_path, agent, postgres_url, request):

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from tests.processes.fork_program import counts
 
 import holdfast
@@ -15,6 +16,7 @@ import holdfast
 PROGRAM = Path(__file__).with_name("fork_program.py")
 
 
+@pytest.mark.by_day("postgres")
 def test_a_fork_is_there_whole_or_not_at_all(store_url):
     dice = random.Random(7)
     for _ in range(4):

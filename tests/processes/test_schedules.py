@@ -30,7 +30,7 @@ def ended(process):
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.by_day("*-4")
+@pytest.mark.by_day("postgres-4")
 @pytest.mark.parametrize("kills", [4, 30])
 def test_every_time_has_one_run_whoever_is_killed(store_url, kills):
     """Two workers, one of which is always being killed; now and then nobody is there, and what was missed is caught up."""

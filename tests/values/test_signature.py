@@ -553,7 +553,7 @@ def test_a_sequence_parameter_takes_lists_and_tuples() -> None:
     assert bind(fn, [Ticket("x")]).args == ([Ticket("x")],)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_many_arguments_are_read_in_a_time_that_grows_with_their_number() -> None:
     """Each with what is noted in it, and not in all others."""
 
