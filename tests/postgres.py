@@ -1,11 +1,12 @@
-"""A real PostgreSQL for tests: one server for the whole session, an empty schema for each test.
+"""A real PostgreSQL for tests: one server for the whole session, an empty database for each test.
 
-`HOLDFAST_TEST_POSTGRES` names a server to use instead. Without it the first process of the session that needs one starts
-it, and the last one to leave stops it.
+`HOLDFAST_TEST_POSTGRES` names a server to use instead, as somebody who may create databases. Without it the first process of the
+session that needs one starts it, and the last one to leave stops it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
@@ -17,12 +18,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import asyncpg
 import pytest
 from tests.chaos.server import Server
 
 import holdfast.client.client
 
+_connect = asyncpg.connect  # as it is: a test may put its own in that place
 NEVER_FLUSH = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "shared_buffers=64MB")
 
 
@@ -100,14 +104,27 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def postgres_url(postgres_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A URL of an empty schema of its own.
+def postgres_url(postgres_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A URL of an empty schema in a database of its own: what a server does grows with the tables of a database.
 
     A list of events waits for transactions of the whole server, and those of other tests may be long.
     """
     monkeypatch.setattr(holdfast.client.client, "_IN_FLIGHT_S", 60.0)
-    mark = "&" if "?" in postgres_server else "?"
-    return f"{postgres_server}{mark}schema=test_{secrets.token_hex(6)}"
+    name = f"test_{secrets.token_hex(6)}"
+    _tell(postgres_server, f"CREATE DATABASE {name} TEMPLATE template0 STRATEGY file_copy")
+    parts = urlsplit(postgres_server)
+    mark = "&" if parts.query else ""
+    yield parts._replace(path=f"/{name}", query=f"{parts.query}{mark}schema={name}").geturl()
+    _tell(postgres_server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _tell(server: str, statement: str) -> None:
+    async def tell() -> None:
+        connection = await _connect(server)
+        await connection.execute(statement)
+        await connection.close()
+
+    asyncio.run(tell())
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -125,6 +125,9 @@ async def test_the_events_of_all_runs_are_read_and_followed(store_url):
     async with served(store_url, agents=SERVED) as site:
         for n in range(3):
             await site.hf.run("twice", n, id=f"t{n}")
+        assert [
+            each.run async for each in site.hf.events(follow=False)
+        ]  # waits for transactions that other tests have open
         whole = await site.get("/api/events")
         assert [(each["run"], each["kind"]) for each in whole["events"]] == [
             (f"t{n}", kind) for n in range(3) for kind in ("step.completed", "run.completed")

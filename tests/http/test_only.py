@@ -132,6 +132,9 @@ async def test_lists_are_cut_behind_what_is_hidden(store_url):
         deeds = (await web.get("/api/audit")).json()["deeds"]
         assert {deed["run"] for deed in deeds} == {"night-1", "night-2"}
         assert (await web.get("/api/audit", params={"run": "secret-1"})).json()["deeds"] == []
+        assert [
+            each.run async for each in found.hf.events(follow=False)
+        ]  # waits for transactions that other tests have open
         events = (await web.get("/api/events", params={"limit": 1000})).json()["events"]
         assert {event["run"] for event in events} == {*(await ids(found.hf, "night"))[0]}
         assert (await web.get("/api/events", params={"run": "secret-2"})).json()["events"] == []
