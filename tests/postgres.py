@@ -16,6 +16,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -124,7 +125,8 @@ def _tell(server: str, statement: str) -> None:
         await connection.execute(statement)
         await connection.close()
 
-    asyncio.run(tell())
+    with ThreadPoolExecutor(1) as aside:  # the test may have a loop here
+        aside.submit(lambda: asyncio.run(tell())).result()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
