@@ -28,7 +28,7 @@ from holdfast.client.edge import user
 from holdfast.errors import BadArguments, HoldfastError
 from holdfast.words.durations import spoken
 from holdfast.words.harmless import harmless_json
-from holdfast.words.people import GROUP, Actor
+from holdfast.words.people import GROUP, Actor, held_by
 
 _CHOICES: Final = {
     "approve": {"a": "approve", "d": "deny", "e": "edit"},
@@ -73,8 +73,11 @@ def headline(question: Approval) -> Text:
     made.append(f"  asked {spoken(max((datetime.now(UTC) - question.asked_at).total_seconds(), 0))} ago", "dim")
     if question.status != "open":
         return made
+    passed = [(each.by, each.to) for each in question.delegations]
     if question.to:
-        made.append(f"  for {', '.join(question.to)}", "dim")
+        made.append(f"  for {', '.join(held_by(question.to, passed))}", "dim")
+    if passed:
+        made.append(f"  passed on by {', '.join(dict.fromkeys(by for by, _ in passed))}", "dim")
     if question.not_by:
         made.append(f"  not by {', '.join(question.not_by)}", "dim")
     if question.needs != 1 or question.votes:

@@ -26,7 +26,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, datetime):
         with contextlib.suppress(OverflowError):  # in UTC it would be before the first year, or after the last
             value = value.astimezone(UTC)
-        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        fraction = "microseconds" if value.microsecond % 1000 else "milliseconds"
+        return value.isoformat(timespec=fraction).replace("+00:00", "Z")
     if isinstance(value, dict):
         named = {key_text(key): plain(item) for key, item in value.items()}
         return named if len(named) == len(value) else {"$map": [[plain(key), plain(value[key])] for key in value]}

@@ -29,7 +29,7 @@ from holdfast.client.conversations import Message
 from holdfast.client.history import value_text
 from holdfast.client.info import Deed, RunEvent, bury_owners
 from holdfast.client.keys import Key, Keys
-from holdfast.client.links import link_of
+from holdfast.client.links import link_of, why_over
 from holdfast.client.refusals import Try
 from holdfast.client.sessions import Begun, Identity
 from holdfast.client.triggers import DeliveryInfo
@@ -114,6 +114,10 @@ class Edge:
     async def link(self, secret: str) -> Identity | None:
         """Find who may decide by the link with this secret, if it is good."""
         return await link_of(self._hf.store, secret)
+
+    async def why_over(self, secret: str) -> str:
+        """Say why a link is not good."""
+        return await why_over(self._hf.store, secret)
 
     def note_refused(self, refused: Try) -> None:
         """Count a refused try for the audit."""

@@ -81,12 +81,25 @@ class Links(Base):
 
 async def link_of(store: Store, secret: str) -> Identity | None:
     """Find who may decide by the link with this secret, if it is good now."""
-    parts = _SECRET.fullmatch(secret)
-    row = None if parts is None else await store.link(parts[1])
-    if parts is None or row is None or not hmac.compare_digest(row.digest, digest(parts[2])):
-        return None
-    if row.used_at is not None or row.expires_at <= store.clock.now():
+    row = await _row(store, secret)
+    if row is None or row.used_at is not None or row.expires_at <= store.clock.now():
         return None
     actor = Actor(row.name, tuple(json.loads(row.member_of)))
     return Identity(actor, frozenset(("read", "decide")), f"{LINK}{row.id}", moment(row.expires_at), question=row.question,
                     shown=row.shown)  # fmt: skip
+
+
+async def why_over(store: Store, secret: str) -> str:
+    """Say why a link is not good; what became of it, only to whoever has the whole of it."""
+    row = await _row(store, secret)
+    if row is None:
+        return "this is no link to a question, or not the whole of one: it ends with #link= and 56 characters"
+    if row.used_at is not None:
+        return f"this link was used on {moment(row.used_at):%Y-%m-%d at %H:%M} UTC: it is good for one decision, and that was made"
+    return f"this link is over since {moment(row.expires_at):%Y-%m-%d at %H:%M} UTC"
+
+
+async def _row(store: Store, secret: str) -> LinkRow | None:
+    parts = _SECRET.fullmatch(secret)
+    row = None if parts is None else await store.link(parts[1])
+    return row if parts is not None and row is not None and hmac.compare_digest(row.digest, digest(parts[2])) else None

@@ -21,7 +21,7 @@ from holdfast.store.store import Store
 from holdfast.values.text import cut
 from holdfast.words.durations import moment, spoken
 from holdfast.words.model import CRASHES_APART, ApprovalRow, Published, RunRow, is_served
-from holdfast.words.people import Actor
+from holdfast.words.people import Actor, held_by, passed_on
 
 _LOOKED_AT: Final = 1_000  # questions, and runs
 _CHARACTERS: Final = 300
@@ -125,10 +125,10 @@ def _question(asked: ApprovalRow, row: RunRow, by: Actor) -> Need:
     with contextlib.suppress(NotAllowed):
         check_allowed(asked, by)
         mine = True
-    recipients = [*json.loads(asked.recipients), *(each["to"] for each in json.loads(asked.delegations))]
+    recipients = held_by(json.loads(asked.recipients), passed_on(asked.delegations))
     return Need(
         "in_doubt" if asked.kind == "in_doubt" else "question", row.id, row.agent, row.version, cut(asked.question, _CHARACTERS),
-        " / ".join(json.loads(asked.path)), tuple(dict.fromkeys(recipients)), mine, moment(asked.asked_at),
+        " / ".join(json.loads(asked.path)), tuple(recipients), mine, moment(asked.asked_at),
         None if asked.expires_at is None else moment(asked.expires_at), asked.id, "Decide it.",
     )  # fmt: skip
 

@@ -68,6 +68,8 @@ class OneApproval:
 
 async def listed(call: Call[Which, None]) -> Approvals:
     which = call.query
+    if which.mine and not call.decides:
+        return Approvals([], None)
     to = call.by if which.mine else which.to
     filters: dict[str, Any] = {"run": which.run, "to": to, "open": which.open, "status": which.status or None}
     found = await Edge(call.hf).approvals(Room(LISTED_BYTES), limit=which.limit, after=which.after, **filters)

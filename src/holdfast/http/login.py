@@ -71,9 +71,7 @@ class Entrance:
             who = await self._edge.link(given["link"])
             if who is None:
                 self._guard.tries.wrong(request)
-                raise unauthorized(
-                    "this link is over: it is good for one decision, until its time ends. Ask for another"
-                )
+                raise unauthorized(f"{await self._edge.why_over(given['link'])}. Ask for another")
             return who, f"link {who.via.partition(':')[2]}"
         if "code" in given:
             id = None if self._guard.codes is None else self._guard.codes.taken(given["code"])

@@ -81,6 +81,11 @@ class Call(Generic[Q, B]):
         value: str = self.request.path_params[name]
         return value
 
+    @property
+    def decides(self) -> bool:
+        """Whether the caller may decide anything at all."""
+        return self.caller is None or "decide" in self.caller.scopes
+
     def labelled(self, labels: Mapping[str, str]) -> dict[str, str]:
         """Add the labels of the runs that are there for the caller; refuse others in their place."""
         only = {} if self.caller is None else dict(self.caller.who.only or {})

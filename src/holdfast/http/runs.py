@@ -240,7 +240,10 @@ async def counted_or_shown(call: Call[Fits, None]) -> Counts | WholeRun:
 
 
 async def needing(call: Call[Few, None]) -> Needs:
-    return await call.hf.needs(call.query.limit, by=call.by)
+    found = await call.hf.needs(call.query.limit, by=call.by)
+    if call.decides:
+        return found
+    return replace(found, needs=tuple(replace(each, mine=False) for each in found.needs))
 
 
 def _label(text: str) -> tuple[str, str]:

@@ -35,6 +35,7 @@ from holdfast.words.people import (
     Actor,
     Ballot,
     agreeing,
+    held_by,
     is_left_out,
     may_decide,
     needed,
@@ -407,10 +408,11 @@ def check_allowed(found: ApprovalRow, by: Actor) -> None:
         given = next((each for each in reversed(passed) if each["by"] == by.name), None)
         if given is not None:
             raise NotAllowed(f"{by.name!r} passed question {found.id!r} on to {given['to']!r} on {_date(given['at'])}")
-        allowed = ", ".join(dict.fromkeys([*recipients, *(each["to"] for each in passed)]))
+        allowed = held_by(recipients, passed_on(found.delegations))
         raise NotAllowed(
-            f"{by.name!r} may not decide question {found.id!r}: it is for {allowed}. One of them can pass it on with delegate",
-            details={"to": list(dict.fromkeys([*recipients, *(each["to"] for each in passed)]))},
+            f"{by.name!r} may not decide question {found.id!r}: it is for {', '.join(allowed)}. One of them can pass it on with "
+            "delegate",
+            details={"to": allowed},
         )
 
 
@@ -448,10 +450,12 @@ def _check_seen(found: ApprovalRow, seen: str | None) -> None:
 
 def _check_vote(found: ApprovalRow, ballot: Ballot, votes: list[dict[str, Any]], digest: str) -> None:
     """Is it the person's first, and does it fit?"""
-    if ballot.yes and ballot.by.name in agreeing(votes, digest):
+    if ballot.yes and ballot.by.name in (agreed := agreeing(votes, digest)):
+        needs = needed(found.needs, digest)
         raise AlreadyDecided(
             f"{ballot.by.name!r} has agreed to question {found.id!r} before; it needs"
-            f" {needed(found.needs, digest) or 'more'} different people"
+            f" {needs or 'more'} different people, and {', '.join(sorted(agreed))} agreed so far",
+            details={"agreed": sorted(agreed), "needs": needs},
         )
     if ballot.value is not None and found.schema is None:
         raise BadArguments(

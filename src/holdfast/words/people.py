@@ -132,6 +132,14 @@ def passed_on(delegations: str) -> list[tuple[str, str]]:
     return [(each["by"], each["to"]) for each in json.loads(delegations)]
 
 
+def held_by(recipients: Sequence[str], passed: Sequence[tuple[str, str]]) -> list[str]:
+    """Name those whom a question is for now: who has passed it on is not among them, who got it is. None: anybody, but those."""
+    names = list(dict.fromkeys(recipients))
+    for by, to in passed if recipients else ():
+        names = [*(name for name in names if name not in (by, to)), to]
+    return names
+
+
 def may_decide(actor: Actor, recipients: Sequence[str], passed: Sequence[tuple[str, str]]) -> bool:
     """Is it this person's to decide? A person who has passed it on may not, unless it was passed back."""
     if actor.via:

@@ -1,5 +1,6 @@
 // Requests to the server. An error is an answer like any other: {ok: false, error: {code, message, hint, details}}.
 
+import { parse, write as json } from "./json.js";
 import { get, set } from "./store.js";
 import { learn } from "./time.js";
 
@@ -8,14 +9,14 @@ const UNREACHABLE = { code: "offline", message: "The server does not answer.", h
 /** The whole address of a path of this server, wherever it is mounted. */
 export const address = (path) => new URL(path, document.baseURI).href;
 
-/** Read: `read("api/runs?limit=100")` gives {ok, status, data, error}. */
-export const read = (path, { signal } = {}) => ask(path, { signal });
+/** Read: `read("api/runs?limit=100")` gives {ok, status, data, error}. With `exact` each number is kept as it is written: see json.js. */
+export const read = (path, { signal, exact } = {}) => ask(path, { signal }, exact);
 
 /** Write: a body as JSON. Only a page of this server can send the header, so no other site acts in its name. */
-export const write = (path, body = {}, method = "POST") =>
-  ask(path, { method, headers: { "Content-Type": "application/json", "X-Holdfast-Page": "1" }, ...(method === "DELETE" ? {} : { body: JSON.stringify(body) }) });
+export const write = (path, body = {}, method = "POST", { exact } = {}) =>
+  ask(path, { method, headers: { "Content-Type": "application/json", "X-Holdfast-Page": "1" }, ...(method === "DELETE" ? {} : { body: json(body) }) }, exact);
 
-async function ask(path, options) {
+async function ask(path, options, exact = false) {
   const asked = performance.now();
   let answer;
   try {
@@ -26,7 +27,7 @@ async function ask(path, options) {
   noticed(answer.headers.get("X-Holdfast-Version"));
   let data = null;
   try {
-    data = answer.status === 204 ? null : await answer.json();
+    data = answer.status === 204 ? null : parse(await answer.text(), { exact });
   } catch {
     // an answer that is no JSON came from something before the server; its status says enough
   }

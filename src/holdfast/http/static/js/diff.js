@@ -2,6 +2,7 @@
 
 import { h } from "./dom.js";
 import { lines, words } from "./difference.js";
+import { isNumber, write } from "./json.js";
 
 /** Two texts, line by line. */
 export function diff(one, other, label = "The change") {
@@ -39,8 +40,9 @@ const line = (sign, text) =>
 /** A value in lines that can be compared: an object has one line for each of its fields. */
 export function outlined(value) {
   if (typeof value === "string") return value;
-  if (value === null || typeof value !== "object" || Array.isArray(value)) return JSON.stringify(value, null, 2) ?? "";
+  if (isScalar(value) || Array.isArray(value)) return write(value, 2) ?? "";
   const wide = Math.min(Math.max(...Object.keys(value).map((key) => key.length), 0), 24);
   return Object.entries(value).map(([key, each]) => `${`${key}:`.padEnd(wide + 2)} ${flat(each)}`).join("\n");
 }
-const flat = (value) => (Array.isArray(value) && value.every((each) => each === null || typeof each !== "object") ? value.map((each) => JSON.stringify(each)).join(", ") : JSON.stringify(value));
+const isScalar = (value) => value === null || typeof value !== "object" || isNumber(value);
+const flat = (value) => (Array.isArray(value) && value.every(isScalar) ? value.map((each) => write(each)).join(", ") : write(value));

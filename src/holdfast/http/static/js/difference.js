@@ -1,5 +1,7 @@
 // Differences of two texts or two values, by line and by word. Nothing here touches the page.
 
+import { isNumber, write } from "./json.js";
+
 const MOST = 4_000_000; // cells of the table of a comparison; larger texts are compared by what they share at both ends
 
 /** The longest run that two lists have in common, as pieces [sign, items]: "=" both, "-" only the first, "+" only the second. */
@@ -77,11 +79,11 @@ export function lines(one, other, around = 3) {
 
 /** A value as text whose lines can be compared: a text as it is, all else as JSON with names in order. */
 export function readable(value) {
-  return typeof value === "string" ? value : JSON.stringify(ordered(value), null, 2);
+  return typeof value === "string" ? value : write(ordered(value), 2);
 }
 
 function ordered(value) {
-  if (value === null || typeof value !== "object") return value;
+  if (value === null || typeof value !== "object" || isNumber(value)) return value;
   if (Array.isArray(value)) return value.map(ordered);
   return Object.fromEntries(Object.keys(value).sort().map((key) => [key, ordered(value[key])]));
 }

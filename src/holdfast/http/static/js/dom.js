@@ -26,7 +26,7 @@ function made(create, tag, rest) {
   return element;
 }
 
-const isProps = (value) => value !== null && typeof value === "object" && !Array.isArray(value) && !(value instanceof Node);
+const isProps = (value) => value !== null && typeof value === "object" && !Array.isArray(value) && !(value instanceof Node) && !(value instanceof Number);
 
 function set(element, key, value) {
   if (value === undefined || value === null || value === false) return;

@@ -1,7 +1,11 @@
 // A form from a JSON schema. Every type has a control; what no control fits is JSON, with what is wrong under it.
 
-import { h, swap } from "./dom.js";
+import { h, put, swap } from "./dom.js";
 import { icon } from "./icons.js";
+import { isNumber, parse, same, write } from "./json.js";
+import { tree } from "./parts.js";
+import { has, plain, typeOf } from "./schema.js";
+import { shown } from "./text.js";
 import { ms } from "./time.js";
 
 const PILLS = 7; // more choices than this are a list
@@ -10,11 +14,11 @@ let numbered = 0;
 
 /** A form of a value. `was` is what stood there first; `layout` is "rows" (name beside the control) or "stacked".
  * It has `element`, `read()` -> {value, errors: [{path, message}]}, `show(errors)` and `focus()`. While somebody types, what is still
- * empty is no error that is shown. */
+ * empty is no error that is shown. What nobody touches is read as it was given, to the last digit, name and order. */
 export function form(schema, value, { was, layout = "rows", changed = () => {}, label = "What is decided" } = {}) {
   const context = { root: schema ?? {}, layout, changed, depth: 0 };
-  const top = control(schema ?? {}, value, was, [], context, label);
-  const element = h(`div.form.${layout}`, { role: "group", "aria-label": label }, top.fields ? top.fields.map((each) => each.element) : wrapped(top, { name: label, layout, bare: true }));
+  const top = kept(control(schema ?? {}, value, was, [], context, label), value, value !== undefined);
+  const element = h(`div.form.${layout}`, { role: "group", "aria-label": label }, top.fields ? top.element : wrapped(top, { name: label, layout, bare: true }));
   return {
     element,
     read({ typing = false } = {}) {
@@ -31,41 +35,9 @@ export function form(schema, value, { was, layout = "rows", changed = () => {}, 
   };
 }
 
-// Schemas
-
-function plain(schema, root, depth = 0) {
-  if (schema === true || schema === undefined) return {};
-  if (schema.$ref && depth < 20) {
-    const found = schema.$ref.split("/").slice(1).reduce((at, part) => at?.[decodeURIComponent(part).replace(/~1/g, "/").replace(/~0/g, "~")], root);
-    const { $ref: _, ...rest } = schema;
-    return plain({ ...(found ?? {}), ...rest }, root, depth + 1);
-  }
-  if (schema.allOf?.length === 1) return plain({ ...schema.allOf[0], ...schema, allOf: undefined }, root, depth + 1);
-  const several = schema.anyOf ?? schema.oneOf;
-  if (several) {
-    const kinds = several.map((each) => plain(each, root, depth + 1));
-    const rest = kinds.filter((each) => each.type !== "null");
-    const { anyOf: _a, oneOf: _b, ...outer } = schema;
-    if (rest.length === 1 && rest.length < kinds.length) return { ...rest[0], ...outer, nullable: true };
-    if (rest.every((each) => "const" in each)) return { ...outer, enum: rest.map((each) => each.const), nullable: rest.length < kinds.length };
-  }
-  if (Array.isArray(schema.type)) {
-    const rest = schema.type.filter((each) => each !== "null");
-    if (rest.length === 1) return { ...schema, type: rest[0], nullable: schema.type.includes("null") };
-  }
-  return schema;
-}
-
-/** The type of a schema as people write it: 'list[str] = []'. */
-export function typeOf(schema, root = schema) {
-  const is = plain(schema, root);
-  const base = is.enum ? is.enum.map((each) => JSON.stringify(each)).join(" | ") : is.type === "array" ? `list[${is.items ? typeOf(is.items, root) : "any"}]` :
-    { string: { date: "date", "date-time": "datetime", time: "time", duration: "duration", uuid: "uuid" }[is.format] ?? "str", integer: "int", number: "float", boolean: "bool", object: is.title ?? "object" }[is.type] ?? "any";
-  return (is.nullable ? `${base} | None` : base) + ("default" in is ? ` = ${JSON.stringify(is.default)}` : "");
-}
-
-const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
-const text = (value) => (value === undefined || value === null ? "" : typeof value === "string" ? value : JSON.stringify(value));
+const text = (value) => (value === undefined || value === null ? "" : typeof value === "string" ? value : write(value));
+const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value) && !isNumber(value);
+const isScalar = (value) => value === null || typeof value !== "object" || isNumber(value);
 const short = (value) => (value === undefined ? "nothing" : value === null ? "none" : Array.isArray(value) ? value.map(text).join(", ") || "empty" : typeof value === "boolean" ? (value ? "yes" : "no") : text(value));
 
 // Controls: each gives {get(errors), tell(path, message), clear(), element or fields}
@@ -73,10 +45,12 @@ const short = (value) => (value === undefined ? "nothing" : value === null ? "no
 function control(given, value, was, path, context, name) {
   const schema = plain(given, context.root);
   if (context.depth > DEEPEST) return raw(schema, value, path, context, name);
-  if ("const" in schema) return fixed(schema.const, path);
+  if ("const" in schema) return fixed(value === undefined ? schema.const : value, path);
+  if (value !== undefined && !fitsKind(schema, value, context)) return raw(schema, value, path, context, name);
   if (schema.type === "object" && schema.properties && Object.keys(schema.properties).length) return fields(schema, value, was, path, context);
+  if (isFlat(schema, value)) return pairs(schema, value, was, path, context, name);
   if (schema.enum) return oneOf(schema, value, was, path, context, name);
-  if (schema.type === "boolean") return oneOf({ ...schema, enum: [true, false], says: { true: "yes", false: "no" } }, value, was, path, context, name);
+  if (schema.type === "boolean") return oneOf({ ...schema, enum: [true, false] }, value, was, path, context, name);
   if (schema.type === "integer" || schema.type === "number") return number(schema, value, path, context, name);
   if (schema.type === "string") return words(schema, value, path, context, name);
   if (schema.type === "array") {
@@ -88,8 +62,53 @@ function control(given, value, was, path, context, name) {
   return raw(schema, value, path, context, name);
 }
 
+// Does a value fit the kind of control that its schema asks for? One that does not is shown as JSON: a control would hide it.
+function fitsKind(schema, value, context) {
+  if (schema.enum || schema.type === "boolean") return isScalar(value);
+  if (schema.type === "object") return isObject(value);
+  if (schema.type === "array") return Array.isArray(value) && (plain(schema.items, context.root).type !== "object" || value.every(isObject));
+  if (value === null) return true;
+  if (schema.type === "string") return typeof value === "string";
+  return (schema.type !== "integer" && schema.type !== "number") || isNumber(value);
+}
+
+// A control that nobody has touched reads as what was given, whatever the control makes of that: a moment to the second, a text with
+// other breaks, a name that the schema does not have.
+function kept(made, given, isGiven) {
+  const took = (errors, typing) => {
+    const value = made.get(errors, typing);
+    return [value, `${write(value)} ${errors.map((each) => each.message)}`];
+  };
+  const first = took([], true)[1];
+  made.clear();
+  return { ...made, get(errors, typing) {
+    const wrong = [];
+    const [value, now] = took(wrong, typing);
+    if (now !== first || !isGiven) {
+      errors.push(...wrong);
+      return value;
+    }
+    if (given !== undefined) made.clear();
+    else errors.push(...wrong);
+    return given;
+  } };
+}
+
+// An input shows what is in it in its own way, which others may have turned or hidden: what cannot be seen is told beside it.
+function plainly(input) {
+  const told = h("p.hint.unseen", { hidden: true });
+  const tell = () => {
+    const marked = shown(input.value);
+    told.hidden = marked === input.value.replaceAll("\r", "");
+    swap(told, icon("warn"), h("span", "It has characters that cannot be seen, or that move others: ", h("code", marked)));
+  };
+  input.addEventListener("input", tell);
+  tell();
+  return told;
+}
+
 // What every single control shares: an error text under it, and what it says of itself.
-function single(path, element, get, target = element) {
+function single(path, element, get, target = element, more = null) {
   const wrong = h("p.hint.wrong", { id: `wrong-${++numbered}`, hidden: true });
   const tell = (message) => {
     wrong.hidden = !message;
@@ -103,7 +122,7 @@ function single(path, element, get, target = element) {
     }
   };
   return {
-    element: [element, wrong], target,
+    element: [element, more, wrong], target,
     get(errors) {
       const [value, message] = get();
       tell(message);
@@ -126,13 +145,13 @@ function fixed(value, path) {
 function fields(schema, value, was, path, context) {
   const needed = new Set(schema.required ?? []);
   const inner = { ...context, depth: context.depth + 1 };
-  const rest = value && typeof value === "object" ? Object.fromEntries(Object.entries(value).filter(([key]) => !(key in schema.properties))) : {};
+  const others = isObject(value) ? Object.entries(value).filter(([key]) => !has(schema.properties, key)) : [];
   const all = Object.entries(schema.properties).map(([key, given]) => {
     const is = plain(given, context.root);
-    const name = context.layout === "stacked" ? key : title(key, is);
-    const now = value?.[key] ?? (value && key in value ? value[key] : is.default);
-    const made = control(given, now, was?.[key], [...path, key], inner, name);
-    const first = was?.[key];
+    const name = context.layout === "stacked" || schema.verbatim ? key : title(key, is);
+    const own = has(value, key) ? value[key] : undefined;
+    const first = has(was, key) ? was[key] : undefined;
+    const made = kept(control(given, own === undefined ? is.default : own, first, [...path, key], inner, name), own, isObject(value));
     const told = h("span.was", { hidden: true });
     const hint = [is.description, limits(is)].filter(Boolean).join("; ");
     const element = wrapped(made, { name, layout: context.layout, needed: needed.has(key) && context.layout === "stacked", type: context.layout === "stacked" ? typeOf(given, context.root) : null, hint, told, inline: made.still });
@@ -145,9 +164,9 @@ function fields(schema, value, was, path, context) {
   });
   return {
     fields: all,
-    element: all.map((each) => each.element),
+    element: [...all.map((each) => each.element), others.map(([key, each]) => beside(key, each, context))],
     get(errors, typing) {
-      const read = { ...rest };
+      const read = new Map(isObject(value) ? Object.entries(value) : []);
       for (const each of all) {
         const found = each.made.get(errors, typing);
         if (found === undefined) {
@@ -156,10 +175,11 @@ function fields(schema, value, was, path, context) {
             if (!typing) each.made.tell([], message);
             errors.push({ path: [...path, each.key], message });
           }
-        } else read[each.key] = found;
+          read.delete(each.key);
+        } else read.set(each.key, found);
         each.changed(found);
       }
-      return read;
+      return Object.fromEntries(read);
     },
     tell(at, message) {
       const found = all.find((each) => each.key === String(at[0]));
@@ -169,12 +189,15 @@ function fields(schema, value, was, path, context) {
   };
 }
 
+// A part that has no place in the form is decided with the rest, so it is shown with it.
+const beside = (key, value, { layout }) => wrapped({ element: h("div.json", tree(value, { open: true })) }, { name: key, layout, hint: "The form has no field for it: it stays as it is." });
+
 const title = (key, schema) => (key === "usd" ? "Dollars" : schema.title && schema.title.toLowerCase().replace(/\W/g, "") !== key.toLowerCase().replace(/\W/g, "") ? schema.title : key.replaceAll("_", " ").replace(/^./, (c) => c.toUpperCase()));
 
 function limits(schema) {
   const [least, most] = [schema.minimum ?? schema.exclusiveMinimum, schema.maximum ?? schema.exclusiveMaximum];
   if (least !== undefined && most !== undefined && most < 1e9) return `${least} to ${most}`;
-  if (least !== undefined && least !== 0) return `at least ${least}`;
+  if (least !== undefined && Number(least) !== 0) return `at least ${least}`;
   if (most !== undefined && most < 1e9) return `at most ${most}`;
   if (schema.maxLength) return `at most ${schema.maxLength} characters`;
   return "";
@@ -192,9 +215,10 @@ function wrapped(made, { name, layout, needed, type, hint, told, inline, bare })
 
 function oneOf(schema, value, was, path, context, name) {
   let now = value === undefined ? schema.default : value;
-  const offered = schema.nullable ? [...schema.enum.filter((each) => each !== null), null] : schema.enum;
-  const says = (each) => (each === null ? "none" : (schema.says?.[each] ?? text(each)));
-  const get = () => [now, now !== undefined && !offered.some((each) => same(each, now)) ? `it is one of ${offered.map(says).join(", ")}` : null];
+  const named = schema.nullable ? [...schema.enum.filter((each) => each !== null), null] : schema.enum;
+  const offered = value === undefined || named.some((each) => same(each, value)) ? named : [...named, value];
+  const says = (each) => (each === null ? "none" : typeof each === "boolean" ? (each ? "yes" : "no") : text(each));
+  const get = () => [now, now !== undefined && !named.some((each) => same(each, now)) ? `it is one of ${named.map(says).join(", ")}` : null];
   if (offered.length > PILLS) {
     const list = h("select", { "aria-label": name, onchange: () => { now = list.value === "" ? undefined : offered[Number(list.value)]; context.changed(); } },
       now === undefined && h("option", { value: "" }, ""), offered.map((each, at) => h("option", { value: String(at), selected: same(each, now) }, says(each))));
@@ -209,17 +233,19 @@ function oneOf(schema, value, was, path, context, name) {
   return single(path, box, get);
 }
 
-function someOf(schema, offered, value, was, path, context, name) {
-  const now = new Map((Array.isArray(value) ? value : []).map((each) => [JSON.stringify(each), each]));
-  const before = new Set((Array.isArray(was) ? was : []).map((each) => JSON.stringify(each)));
+function someOf(schema, named, value, was, path, context, name) {
+  const given = Array.isArray(value) ? value : [];
+  const now = new Set(given.map((each) => write(each)));
+  const before = new Set((Array.isArray(was) ? was : []).map((each) => write(each)));
+  const offered = [...named, ...given.filter((each) => !named.some((one) => same(one, each)))];
   const box = h("div.pills", { role: "group", "aria-label": name, tabIndex: -1 });
   const draw = () => swap(box, offered.map((each) => {
-    const key = JSON.stringify(each);
+    const key = write(each);
     const is = now.has(key);
     const had = was !== undefined && before.has(key);
     return h("button.pick-pill", { type: "button", "aria-pressed": String(is), class: is ? (had || was === undefined ? "on" : "on new") : had ? "off gone" : "off", onclick: (event) => {
       const at = [...box.children].indexOf(event.currentTarget);
-      is ? now.delete(key) : now.set(key, each);
+      is ? now.delete(key) : now.add(key);
       draw();
       box.children[at].focus();
       context.changed();
@@ -227,7 +253,7 @@ function someOf(schema, offered, value, was, path, context, name) {
   }));
   draw();
   const get = () => {
-    const list = offered.filter((each) => now.has(JSON.stringify(each)));
+    const list = [...given, ...offered.filter((each) => !given.some((one) => same(one, each)))].filter((each) => now.has(write(each)));
     return [list, sized(list, schema)];
   };
   return single(path, box, get);
@@ -239,27 +265,52 @@ function sized(list, schema) {
   return null;
 }
 
+// A number as it was typed, every digit of it; null if it is none.
+function numeral(typed) {
+  try {
+    const found = parse(typed, { exact: true });
+    if (isNumber(found)) return found;
+  } catch {
+    // it may be one that only people write: +5, .5, 007
+  }
+  const found = Number(typed);
+  return Number.isSafeInteger(found) || Math.abs(found) < Number.MAX_SAFE_INTEGER ? found : null;
+}
+const isWhole = (number) => /^-?\d+$/.test(number) || Number.isInteger(Number(number));
+
+function less(one, other) {
+  try {
+    return BigInt(String(one)) < BigInt(String(other));
+  } catch {
+    return Number(one) < Number(other); // one of them has a fraction
+  }
+}
+
+function beyond(found, schema) {
+  if (schema.minimum !== undefined && less(found, schema.minimum)) return `at least ${schema.minimum}`;
+  if (schema.maximum !== undefined && less(schema.maximum, found)) return `at most ${schema.maximum}`;
+  if (schema.exclusiveMinimum !== undefined && !less(schema.exclusiveMinimum, found)) return `more than ${schema.exclusiveMinimum}`;
+  if (schema.exclusiveMaximum !== undefined && !less(found, schema.exclusiveMaximum)) return `less than ${schema.exclusiveMaximum}`;
+  return null;
+}
+
 function number(schema, value, path, context, name) {
   const whole = schema.type === "integer";
-  const input = h("input.text.short", { type: "text", inputmode: whole ? "numeric" : "decimal", value: text(value), autocomplete: "off", "aria-label": name, oninput: context.changed });
+  const input = h(text(value).length > 8 ? "input.text" : "input.text.short", { type: "text", inputmode: whole ? "numeric" : "decimal", value: text(value), autocomplete: "off", "aria-label": name, oninput: context.changed });
   const get = () => {
     const typed = input.value.trim().replace(/(?<=\d),(?=\d{3}\b)/g, "");
     if (!typed) return [schema.nullable ? null : undefined, null];
-    const found = Number(typed);
-    if (!Number.isFinite(found)) return [undefined, `${input.value} is no number`];
-    if (whole && !Number.isInteger(found)) return [undefined, "it is a whole number"];
-    if (whole && !Number.isSafeInteger(found)) return [undefined, "it has too many digits for a form; use the command line"];
-    if (schema.minimum !== undefined && found < schema.minimum) return [found, `at least ${schema.minimum}`];
-    if (schema.maximum !== undefined && found > schema.maximum) return [found, `at most ${schema.maximum}`];
-    if (schema.exclusiveMinimum !== undefined && found <= schema.exclusiveMinimum) return [found, `more than ${schema.exclusiveMinimum}`];
-    if (schema.exclusiveMaximum !== undefined && found >= schema.exclusiveMaximum) return [found, `less than ${schema.exclusiveMaximum}`];
-    return [found, null];
+    const found = numeral(typed);
+    if (found === null) return [undefined, `${input.value} is no number`];
+    if (whole && !isWhole(found)) return [undefined, "it is a whole number"];
+    if (!isWhole(found) && !Number.isFinite(Number(found))) return [undefined, "it is larger than any number with a fraction can be"];
+    return [found, beyond(found, schema)];
   };
-  if (!whole || context.layout === "stacked") return single(path, input, get);
+  if (!whole || context.layout === "stacked" || text(value).length > 6) return single(path, input, get);
   const step = (by) => {
-    const from = Number(input.value) || 0;
-    const bounded = Math.min(Math.max(from + by, schema.minimum ?? -Infinity), schema.maximum ?? Infinity);
-    input.value = String(bounded);
+    const from = /^-?\d+$/.test(input.value.trim()) ? BigInt(input.value.trim()) : 0n;
+    const to = from + BigInt(by);
+    input.value = String(schema.minimum !== undefined && less(to, schema.minimum) ? schema.minimum : schema.maximum !== undefined && less(schema.maximum, to) ? schema.maximum : to);
     context.changed();
   };
   const nudge = (by, label, sign) => h("button.button.square", { type: "button", "aria-label": label, onclick: () => step(by) }, icon(sign));
@@ -268,10 +319,11 @@ function number(schema, value, path, context, name) {
 
 function words(schema, value, path, context, name) {
   if (schema.format === "date" || schema.format === "date-time") return moments(schema, value, path, context, name);
-  const long = text(value).length > 60 || text(value).includes("\n");
+  const length = text(value).length;
+  const long = length > 60 || text(value).includes("\n");
   const input = context.layout === "stacked" && !long
     ? h("input.text", { type: "text", value: text(value), "aria-label": name, autocomplete: "off", placeholder: schema.nullable ? "none" : undefined, oninput: context.changed })
-    : h("textarea", { rows: long ? 3 : 1, value: text(value), "aria-label": name, placeholder: schema.nullable ? "none" : undefined, oninput: context.changed });
+    : h("textarea", { rows: long ? Math.min(Math.max(3, Math.ceil(length / 60), text(value).split("\n").length), 12) : 1, value: text(value), "aria-label": name, placeholder: schema.nullable || value === null ? "none" : undefined, oninput: context.changed });
   const untouched = value === undefined || value === null;
   return single(path, input, () => {
     const typed = input.value;
@@ -280,7 +332,7 @@ function words(schema, value, path, context, name) {
     if (schema.minLength && [...typed].length < schema.minLength) return [typed, `at least ${schema.minLength} characters`];
     if (schema.maxLength !== undefined && [...typed].length > schema.maxLength) return [typed, `at most ${schema.maxLength} characters`];
     return [typed, schema.pattern && !fits(schema.pattern, typed) ? `it does not fit ${schema.pattern}` : null];
-  });
+  }, input, plainly(input));
 }
 
 function fits(pattern, typed) {
@@ -291,17 +343,20 @@ function fits(pattern, typed) {
   }
 }
 
-// A date, or a moment where this computer is; sent with its zone, so that it means the same everywhere.
+// A date, or a moment where this computer is; sent with its zone, so that it means the same everywhere. One that has no zone stays so.
+// The control shows no fraction and no zone, so what was given stands under it.
 function moments(schema, value, path, context, name) {
   const day = schema.format === "date";
-  const at = value ? new Date(ms(value)) : null;
-  const local = at && !Number.isNaN(at.getTime()) ? (day ? text(value).slice(0, 10) : new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 19)) : "";
+  const bare = typeof value === "string" && !/(Z|[+-]\d\d:?\d\d)$/i.test(value);
+  const at = value ? ms(value) : null;
+  if (value && (at === null || (day && !/^\d{4}-\d\d-\d\d$/.test(value)))) return words({ ...schema, format: undefined }, value, path, context, name);
+  const local = at === null ? "" : day ? value : new Date(at - new Date(at).getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
   const input = h("input.text.when", { type: day ? "date" : "datetime-local", value: local, step: day ? undefined : 1, "aria-label": name, oninput: context.changed });
   return single(path, input, () => {
     if (!input.value) return [input.validity.badInput ? undefined : schema.nullable ? null : undefined, input.validity.badInput ? "that is no date" : null];
     if (day) return [input.value, null];
-    return [input.value === local && value ? value : new Date(input.value).toISOString(), null];
-  });
+    return [bare ? input.value.padEnd(19, ":00") : new Date(input.value).toISOString(), null];
+  }, input, !day && value && value !== local && h("p.hint.exactly", "exactly ", h("code", value)));
 }
 
 function tags(schema, items, value, path, context, name) {
@@ -312,8 +367,8 @@ function tags(schema, items, value, path, context, name) {
   const add = () => {
     const typed = input.value.trim();
     if (!typed) return;
-    const found = items.type === "string" ? typed : Number(typed);
-    if (items.type !== "string" && (!Number.isFinite(found) || (items.type === "integer" && !Number.isInteger(found)))) {
+    const found = items.type === "string" ? typed : numeral(typed);
+    if (found === null || (items.type === "integer" && !isWhole(found))) {
       message = `${typed} is no ${items.type === "integer" ? "whole number" : "number"}`;
       return context.changed();
     }
@@ -347,7 +402,7 @@ function several(schema, items, value, path, context, name) {
   const box = h("div.several");
   const inner = { ...context, depth: context.depth + 1 };
   const add = (of) => {
-    const made = fields(items, of, undefined, [...path, list.length], inner);
+    const made = kept(fields(items, of, undefined, [...path, list.length], inner), of, of !== undefined);
     const one = h("div.form.nested", made.element, h("button.quiet", { type: "button", title: "Take it out", "aria-label": `Take this out of ${name}`, onclick: () => { list.splice(list.findIndex((each) => each.one === one), 1); one.remove(); context.changed(); } }, icon("cross")));
     list.push({ made, one });
     box.insertBefore(one, more);
@@ -368,35 +423,35 @@ function several(schema, items, value, path, context, name) {
 
 /** What no control fits is JSON. */
 function raw(schema, value, path, context, name) {
-  const given = value === undefined ? (schema.default === undefined ? "" : JSON.stringify(schema.default, null, 2)) : JSON.stringify(value, null, 2);
+  const given = value === undefined ? (schema.default === undefined ? "" : write(schema.default, 2)) : write(value, 2);
   const input = h("textarea.mono", { rows: Math.min(Math.max(given.split("\n").length, 2), 16), value: given, spellcheck: "false", "aria-label": `${name}, as JSON`, oninput: context.changed });
   return single(path, input, () => {
     if (!input.value.trim()) return [schema.nullable ? null : undefined, null];
     try {
-      return [JSON.parse(input.value), null];
+      return [parse(input.value, { exact: true }), null];
     } catch (error) {
       return [undefined, `it is no JSON: ${error.message}`];
     }
-  });
+  }, input, plainly(input));
 }
 
-/** What a value comes to in a few words, for a button: 'staff, code, 14 days'. */
-export function brief(schema, value, most = 34) {
-  const is = plain(schema ?? {}, schema ?? {});
-  if (value === null || value === undefined) return "";
-  if (typeof value === "string") return is.enum ? value : "";
-  if (typeof value === "number" || typeof value === "boolean") return String(value);
-  if (Array.isArray(value) || !is.properties) return "";
-  const said = Object.entries(is.properties).flatMap(([key, given]) => {
-    const of = plain(given, schema);
-    const now = value[key];
-    if ("const" in of || now === null || now === undefined) return [];
-    const word = key.replaceAll("_", " ");
-    if (Array.isArray(now)) return now.length && now.every((each) => typeof each === "string") ? [now.join(", ")] : [];
-    if (typeof now === "number") return [key === "usd" ? `$${now.toFixed(2)}` : `${now} ${word}`];
-    if (typeof now === "boolean") return now ? [word] : [];
-    return of.enum ? [now] : [];
-  });
-  const told = said.join(", ");
-  return told.length <= most ? told : ""; // half of what is decided would say something else
+const MOST_PAIRS = 50;
+const isFlat = (schema, value) => isObject(value) && !schema.enum && (schema.type ?? "object") === "object" && Object.keys(value).length > 0 && Object.keys(value).length <= MOST_PAIRS && Object.values(value).every(isScalar);
+const kindOf = (value) => (typeof value === "string" ? { type: "string" } : typeof value === "boolean" ? { type: "boolean" } : isNumber(value) ? { type: "number" } : {});
+
+// A dictionary of single values, of which no schema names any: a row for each, and JSON for who wants others.
+function pairs(schema, value, was, path, context, name) {
+  const own = plain(schema.additionalProperties, context.root);
+  const properties = Object.fromEntries(Object.entries(value).map(([key, each]) => [key, own.type ? own : kindOf(each)]));
+  const rows = fields({ properties, required: Object.keys(value), verbatim: true }, value, was, path, context);
+  let now = kept(rows, value, true);
+  const box = h("div.pairs");
+  const asJson = h("button.link", { type: "button", onclick: () => {
+    now = kept(raw(schema, now.get([], true), path, context, name), value, false);
+    swap(box, wrapped(now, { name, layout: context.layout, bare: true }));
+    now.target.focus();
+    context.changed();
+  } }, "Edit as JSON");
+  put(box, [rows.element, h("p.field.bare.hint", asJson)]);
+  return { element: box, fields: rows.fields, get: (errors, typing) => now.get(errors, typing), tell: (at, message) => now.tell(at, message), clear: () => now.clear() };
 }

@@ -4,6 +4,7 @@
 // (the run or list that is looked at), "text" (the stream of tokens that is read) and "inbox" (questions, one tab for all).
 
 import { address, read } from "./api.js";
+import { parse } from "./json.js";
 import { get, on, set } from "./store.js";
 import { now, stand } from "./time.js";
 
@@ -109,7 +110,7 @@ class Following {
 
 function parsed(text) {
   try {
-    return JSON.parse(text);
+    return parse(text);
   } catch {
     return undefined; // half a message is none; it comes again
   }

@@ -2,8 +2,9 @@
 
 import { h, path, put, s, swap } from "./dom.js";
 import { icon } from "./icons.js";
-import { isId, lines } from "./text.js";
-import { dollars, exact, flat, ms, tone, word } from "./say.js";
+import { isNumber, write } from "./json.js";
+import { isId } from "./text.js";
+import { dollars, exact, flat, many, ms, tone, word } from "./say.js";
 import { strand } from "./strand.js";
 import { get } from "./store.js";
 
@@ -124,63 +125,91 @@ export const table = (heads, rows, { kind = "plain", label } = {}) =>
 const DEEPEST = 32;
 const MOST_ITEMS = 200;
 const LONGEST = 400;
+const LONGEST_LINE = 10_000;
+const MOST_AT_ONCE = 2_000; // values of a tree that is open
 
-/** A value as a tree. Long texts and lists are cut, with a way to the rest. */
-export function tree(value, depth = 0) {
+// What stands for something that is not on the page yet, and puts it there. `unshown` counts those that are left.
+const rest = (text, shows) => h("button.link", { type: "button", data: { more: "" }, onclick: shows }, text);
+
+/** How much of what is in an element has to be asked for before it can be read. */
+export const unshown = (element) => element.querySelectorAll("[data-more]").length;
+
+/** Put all of it on the page. */
+export function unfold(element) {
+  for (let found; (found = element.querySelector("[data-more]")); ) found.click();
+}
+
+const isBranch = (value) => value !== null && typeof value === "object" && !isNumber(value);
+
+/** A value as a tree, two levels of it open; with `open` all, as far as a page can draw that at once. What is cut has a way to the rest. */
+export function tree(value, { open = false, depth = 0, left = { values: MOST_AT_ONCE } } = {}) {
   if (value === null || value === undefined) return h("span.v.none", "null");
-  if (typeof value === "string") return longText(value);
-  if (typeof value !== "object") return h("span.v.plain", String(value));
+  if (typeof value === "string") return longText(value, open ? LONGEST_LINE : LONGEST);
+  if (!isBranch(value)) return h("span.v.plain", String(value));
   const list = Array.isArray(value);
   const entries = list ? value.map((each, at) => [String(at), each]) : Object.entries(value);
   if (!entries.length) return h("span.v.none", list ? "[]" : "{}");
-  if (depth >= DEEPEST) return h("span.v.none", "deeper than is shown");
+  if (depth >= DEEPEST) return longText(write(value), open ? LONGEST_LINE : LONGEST, (text) => text);
+  const told = many(entries.length, list ? "item" : "field");
+  if (open && left.values <= 0) {
+    const more = rest(told, () => more.replaceWith(tree(value, { open, depth })));
+    return more;
+  }
   const inside = h("ul");
-  const rows = (from) => entries.slice(from, from + MOST_ITEMS).map(([key, each]) => h("li", h("span.k", list ? h("span.dim", key) : key), tree(each, depth + 1)));
+  const rows = (from) => entries.slice(from, from + MOST_ITEMS).map(([key, each]) => h("li", h("span.k", list ? h("span.dim", key) : key), tree(each, { open, depth: depth + 1, left })));
   const fill = (from) => {
+    left.values -= Math.min(entries.length - from, MOST_ITEMS);
     put(inside, rows(from));
     if (entries.length > from + MOST_ITEMS) {
-      const more = h("li", h("button.link", { type: "button", onclick: () => { more.remove(); fill(from + MOST_ITEMS); } }, `${entries.length - from - MOST_ITEMS} more`));
+      const more = h("li", rest(`${entries.length - from - MOST_ITEMS} more`, () => { more.remove(); fill(from + MOST_ITEMS); }));
       inside.append(more);
     }
   };
-  let filled = depth < 2;
+  let filled = open || depth < 2;
   if (filled) fill(0);
-  return h("details.tree", { open: depth < 2, ontoggle: (event) => { if (event.target.open && !filled) { filled = true; fill(0); } } },
-    h("summary", h("span.dim", list ? `${entries.length} items` : `${entries.length} fields`)), inside);
+  return h("details.tree", { open: filled, ontoggle: (event) => { if (event.target.open && !filled) { filled = true; fill(0); } } }, h("summary", h("span.dim", told)), inside);
 }
 
-function longText(text) {
-  const quoted = JSON.stringify(text);
-  if (quoted.length <= LONGEST) return h("span.v.text", quoted);
-  const made = h("span.v.text", quoted.slice(0, LONGEST), "… ");
-  made.append(h("button.link", { type: "button", onclick: () => swap(made, quoted) }, `${text.length.toLocaleString("en")} characters`));
+function longText(text, most, as = JSON.stringify) {
+  const quoted = as(text);
+  if (quoted.length <= most) return h("span.v.text", quoted);
+  const made = h("span.v.text", quoted.slice(0, most), "… ");
+  made.append(rest(`${text.length.toLocaleString("en")} characters`, () => swap(made, quoted)));
   return made;
 }
 
 /** A value as people read it: a text as text, a list of like objects as a table, all else as a tree. */
-export function value(given) {
+export function value(given, { open = false } = {}) {
   if (typeof given === "string") return prose(given);
-  if (Array.isArray(given) && given.length > 1 && given.length <= 100 && given.every((each) => each && typeof each === "object" && !Array.isArray(each))) {
+  if (Array.isArray(given) && given.length > 1 && given.length <= 100 && given.every((each) => isBranch(each) && !Array.isArray(each))) {
     const keys = Object.keys(given[0]);
-    const alike = keys.length && keys.length <= 6 && given.every((each) => Object.keys(each).join("\n") === keys.join("\n") && Object.values(each).every((cell) => cell === null || typeof cell !== "object"));
+    const alike = keys.length && keys.length <= 6 && given.every((each) => Object.keys(each).join("\n") === keys.join("\n") && !Object.values(each).some(isBranch));
     if (alike) return h("div.scrolls", table(keys, given.map((each) => keys.map((key) => (each[key] === null ? h("span.dim", "null") : String(each[key]))))));
   }
-  return h("div.json", tree(given));
+  return h("div.json", tree(given, { open }));
+}
+
+// A line of a text; of one so long that it stops the browser, the beginning and a way to the rest.
+function row(tag, text) {
+  if (text.length <= LONGEST_LINE) return h(tag, text);
+  const made = h(tag, text.slice(0, LONGEST_LINE), "… ");
+  made.append(rest(`${(text.length - LONGEST_LINE).toLocaleString("en")} more characters in this line`, () => swap(made, text)));
+  return made;
 }
 
 /** A text with its headings, lists and code set apart; nothing in it is ever read as markup. */
 export function prose(text) {
   const made = h("div.prose");
   let code = null;
-  for (const each of lines(text)) {
+  for (const each of String(text).split("\n")) {
     const fence = /^\s*```\s*(\S{0,20})\s*$/.exec(each); // a line that says more is no fence: all of a text is shown
     if (fence && !(code && fence[1])) {
       if (code) code = null;
       else made.append((code = h("pre", fence[1] && h("span.dim", `${fence[1]}\n`))));
-    } else if (code) code.append(h("span", `${each}\n`));
-    else if (/^#{1,6} /.test(each)) made.append(h("p.title", each.replace(/^#+ /, "")));
-    else if (/^\s*([-*•]|\d+[.)]) /.test(each)) made.append(h("p.item", each.trim()));
-    else if (each.trim()) made.append(h("p", each));
+    } else if (code) code.append(row("span", each), "\n");
+    else if (/^#{1,6} /.test(each)) made.append(row("p.title", each.replace(/^#+ /, "")));
+    else if (/^\s*([-*•]|\d+[.)]) /.test(each)) made.append(row("p.item", each.trim()));
+    else if (each.trim()) made.append(row("p", each));
   }
   return made;
 }

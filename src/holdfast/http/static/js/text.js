@@ -3,7 +3,6 @@
 const SUSPECT = /[^\P{C}\n\t]|[\p{Zl}\p{Zp}\p{DI}\u2800]|(?<=\p{M}{4})\p{M}/gu;
 const PLAIN = /^[\n\t -~\u00a1-\u00ac\u00ae-\u02ff\u2010-\u2027\u2030-\u205e\u2190-\u21ff\u2500-\u25ff]*$/;
 const PICTURE = /\p{Extended_Pictographic}/u;
-const LONGEST_LINE = 10_000;
 
 /** The text for people: control, bidirectional and invisible characters become marks such as ⟨U+202E⟩. */
 export function shown(text) {
@@ -38,9 +37,6 @@ export function middle(text, most) {
 }
 
 const whole = (text) => text.replace(/[\ud800-\udbff]$/, ""); // no half character
-
-/** Lines of a text, none of them so long that it stops the browser. */
-export const lines = (text) => String(text).split("\n").map((each) => cut(each, LONGEST_LINE));
 
 /** Is this a run's id? Only such become links. */
 export const isId = (text) => typeof text === "string" && /^[\w.:@-]{1,200}$/.test(text);

@@ -3,6 +3,7 @@
 import { h, path, swap } from "../dom.js";
 import { read, write } from "../api.js";
 import { form } from "../form.js";
+import { write as json } from "../json.js";
 import { button, copied, ghosts, icon, problem } from "../parts.js";
 import { command, count, dollars, spoken } from "../say.js";
 import { get, may } from "../store.js";
@@ -66,8 +67,8 @@ function starter(agent, context) {
   const tell = () => {
     const { value } = fields.read({ typing: true });
     said = value ?? {};
-    swap(shown, ["holdfast run", command(`FILE.py:${agent.name}`), ...Object.entries(said).map(([key, each]) => `--arg ${command(`${key}=${typeof each === "string" ? each : JSON.stringify(each)}`)}`), id.value && `--id ${command(id.value)}`, budget() && `--budget ${command(Object.entries(budget()).map(([key, each]) => `${key}=${each}`).join(","))}`].filter(Boolean).join(" \\\n  "),
-      `\n\ncurl ${command(new URL("api/runs", document.baseURI).href)} -H "Authorization: Bearer $TOKEN" \\\n  --json ${command(JSON.stringify(body()))}`);
+    swap(shown, ["holdfast run", command(`FILE.py:${agent.name}`), ...Object.entries(said).map(([key, each]) => `--arg ${command(`${key}=${typeof each === "string" ? each : json(each)}`)}`), id.value && `--id ${command(id.value)}`, budget() && `--budget ${command(Object.entries(budget()).map(([key, each]) => `${key}=${each}`).join(","))}`].filter(Boolean).join(" \\\n  "),
+      `\n\ncurl ${command(new URL("api/runs", document.baseURI).href)} -H "Authorization: Bearer $TOKEN" \\\n  --json ${command(json(body()))}`);
   };
   const budget = () => (usd.value.trim() || wall.value.trim() ? { ...(usd.value.trim() && { usd: Number(usd.value) }), ...(wall.value.trim() && { wall: wall.value.trim() }) } : null);
   const body = () => ({ agent: agent.name, kwargs: said, ...(id.value.trim() && { id: id.value.trim() }), ...(labels.value.trim() && { labels: named(labels.value) }), ...(budget() && { budget: budget() }) });

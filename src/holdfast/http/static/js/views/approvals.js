@@ -6,6 +6,7 @@ import { ghosts, problem, toast } from "../parts.js";
 import { many, ms } from "../say.js";
 import { get, may, on, set } from "../store.js";
 import { inbox } from "./approvals/inbox.js";
+import { counted } from "./approvals/kinds.js";
 import { Question, waiting } from "./approvals/question.js";
 import { styled } from "../sheets.js";
 
@@ -58,21 +59,20 @@ export function open(context) {
     shown = null;
     swap(right, waiting());
     mark(id);
-    const [answer, yours] = await Promise.all([read(path("api", "approvals", id)), read(path("api", "approvals", { mine: true, limit: 1000 }))]);
+    const [answer, yours, { form }] = await Promise.all([read(path("api", "approvals", id), { exact: true }), read(path("api", "approvals", { mine: true, limit: 1000 })), import("../form.js")]);
     if (mine !== own) return;
     if (!answer.ok) return swap(right, h("article.question", h("div.q-scroll", h("div.q-wide", problem(answer.error, () => one(id))))));
-    show({ ...answer.data.approval, mine: alone || !yours.ok || yours.data.approvals.some((each) => each.id === answer.data.approval.id) });
+    show({ ...answer.data.approval, mine: alone || !yours.ok || yours.data.approvals.some((each) => each.id === answer.data.approval.id) }, form);
   };
 
-  const show = (item) => {
+  const show = (item, form) => {
     shown?.close();
-    shown = new Question(item, { narrow, say: context.say, keys: letters, back: alone ? null : get("mine") > 0 ? `${get("mine")} for you` : "Approvals", done: (now_, how) => {
+    shown = new Question(item, { narrow, form, say: context.say, keys: letters, back: alone ? null : get("mine") > 0 ? `${get("mine")} for you` : "Approvals", done: (now_, how) => {
       if (how !== "renew") {
-        const needs = now_.status === "open" && how === "approve" ? `; ${now_.votes.filter((each) => each.yes).length} of ${now_.needs ?? "several"} agree` : "";
-        toast(`${DID[how] ?? "Done"}${needs}`);
+        toast(now_.status === "open" && how === "approve" ? `You agreed. ${counted(now_)}` : (DID[how] ?? "Done"));
         list();
       }
-      show(now_);
+      show(now_, form);
     } });
     context.title(item.question.slice(0, 60));
     swap(right, shown.element);
@@ -87,7 +87,7 @@ export function open(context) {
     list();
     if (!shown) return;
     const id = shown.item.id;
-    const answer = await read(path("api", "approvals", id));
+    const answer = await read(path("api", "approvals", id), { exact: true });
     if (answer.ok && shown?.item.id === id) shown.renew(answer.data.approval);
   });
 

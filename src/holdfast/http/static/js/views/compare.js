@@ -3,6 +3,7 @@
 import { read } from "../api.js";
 import { words } from "../difference.js";
 import { h, path, swap } from "../dom.js";
+import { write as json } from "../json.js";
 import { button, chip, choice, copied, ghosts, icon, moment, problem, runLink, standing, strand } from "../parts.js";
 import { count, day, dollars, many, minute, ms, now, spoken, stands, tokens } from "../say.js";
 import { styled } from "../sheets.js";
@@ -117,9 +118,9 @@ export function open(context) {
   function result(one, other) {
     const section = h("section.panel.cmp-result");
     if (!FINISHED.has(one.status) || !FINISHED.has(other.status)) return null;
-    Promise.all([read(path("api", "runs", one.id, "result")), read(path("api", "runs", other.id, "result"))]).then(([left, right]) => {
+    Promise.all([read(path("api", "runs", one.id, "result"), { exact: true }), read(path("api", "runs", other.id, "result"), { exact: true })]).then(([left, right]) => {
       if (closed) return;
-      const text = (found, run) => (found.ok ? (typeof found.data.result === "string" ? found.data.result : JSON.stringify(found.data.result)) : (run.error ?? run.status)) ?? "null";
+      const text = (found, run) => (found.ok ? (typeof found.data.result === "string" ? found.data.result : json(found.data.result)) : (run.error ?? run.status)) ?? "null";
       const [first, second] = words(cut(text(left, one), 6000), cut(text(right, other), 6000)), told = (pieces, tag) => pieces.map(([piece, differs]) => (differs && piece.trim() ? h(tag, piece) : piece));
       swap(section, h("header.sub", h("h2", "Result"), h("span.dim", text(left, one) === text(right, other) ? "the same" : "differs")), h("div.cmp-texts", h("p", h("span.letter", "A"), h("span", told(first, "del"))), h("p", h("span.letter", "B"), h("span", told(second, "ins")))));
     });

@@ -6,6 +6,13 @@ import { brand } from "../icons.js";
 import { button, problem } from "../parts.js";
 import { set } from "../store.js";
 
+// What to do about a credential that is not good; what the server says is for programs.
+const HINTS = {
+  link: "Open the newest message about this question and use all of its link, or ask whoever sent it for another. Whoever has a token can sign in below.",
+  code: "Sign in with a token below, or start the server again for another code.",
+  token: "Look whether all of it was copied. `holdfast token NAME` makes another.",
+};
+
 export function open({ query, go }) {
   const fragment = new URLSearchParams(location.hash.slice(1));
   if (location.hash) history.replaceState(null, "", location.pathname + location.search); // it opens a door, so it does not stay
@@ -21,9 +28,11 @@ export function open({ query, go }) {
     const answer = await write("session", credential);
     enter.disabled = false;
     if (!answer.ok) {
-      field.setAttribute("aria-invalid", "true");
-      field.focus();
-      return swap(wrong, problem(answer.error));
+      if (credential.token) {
+        field.setAttribute("aria-invalid", "true");
+        field.focus();
+      }
+      return swap(wrong, problem({ ...answer.error, hint: answer.status === 401 ? HINTS[Object.keys(credential)[0]] : answer.error.hint }));
     }
     field.value = "";
     set({ me: null });
@@ -48,5 +57,6 @@ export function open({ query, go }) {
   if (fragment.get("problem")) swap(wrong, problem({ code: "unauthorized", message: fragment.get("problem"), hint: "Sign in again below. If that says the same, show it to whoever runs this server." })); // of a provider
   if (fragment.get("code")) begin({ code: fragment.get("code") });
   else if (fragment.get("link")) begin({ link: fragment.get("link") });
+  else if (/^approvals\/./.test(to) && !fragment.get("problem")) swap(wrong, h("div.told", { role: "status" }, h("p.strong", "This question is for who is signed in, or has its link."), h("p.dim", "A link is good for one decision, and ends with #link=…. If you came by one, it was used, or a part of it is missing. ", HINTS.link)));
   return { element: h("section.sign-in", brand(), h("h1", "Sign in to Holdfast"), wrong, ways) };
 }

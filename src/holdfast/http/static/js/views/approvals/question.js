@@ -3,28 +3,32 @@
 import { h, path, swap } from "../../dom.js";
 import { read, write } from "../../api.js";
 import { diff, outlined } from "../../diff.js";
-import { brief, form } from "../../form.js";
-import { ask, button, choice, copied, facts, ghosts, icon, problem, runLink, strand, tree, value as shownValue, who } from "../../parts.js";
-import { age, dollars, exact, ms, now, people, seconds, spoken } from "../../say.js";
+import { same, write as json } from "../../json.js";
+import { ask, button, choice, copied, facts, ghosts, icon, problem, runLink, strand, tree, unfold, unshown, value as shownValue, who } from "../../parts.js";
+import { brief } from "../../schema.js";
+import { dollars, exact, ms, now, seconds, spoken } from "../../say.js";
 import { get, may } from "../../store.js";
 import { cut, poses } from "../../text.js";
-import { ended, isChanged, kindOf, otherwise, saidBy } from "./kinds.js";
+import { ago, counted, ended, forWhom, isChanged, kindOf, otherwise, saidBy, verdict, voices } from "./kinds.js";
 
-/** A question that is open in the page. `back` is what stands before it on a phone; `done` is called when it was decided. */
+/** A question that is open in the page, as the server tells it alone: whole, with every number exact. `back` is what stands before it on
+ * a phone; `form` makes forms; `done` is called when it was decided. */
 export class Question {
-  constructor(item, { narrow, back, done, keys, say }) {
-    Object.assign(this, { item, narrow, back, done, say, kind: kindOf(item), shows: "form", note: "", trouble: null, theirs: null });
+  constructor(item, { narrow, back, done, form, keys, say }) {
+    Object.assign(this, { item, narrow, back, done, say, makes: form, kind: kindOf(item), shows: "form", note: "", trouble: null, theirs: null });
     this.mine = item.data;
     this.left = h("span.q-left");
+    this.head = h("header.q-head");
     this.top = h("div.q-trouble");
-    this.shown = h("section.q-shown");
+    this.shown = h("section.q-shown", { onclick: () => this.#seen() });
     this.change = h("section.q-change");
     this.past = h("section.q-past", { hidden: true });
     this.acts = h("div.q-acts", { role: "group", "aria-label": "Decide" });
     this.said = h("section.q-said");
     const column = (...inside) => h("div.q-col", inside);
     this.element = h("article.question", { "aria-label": "Question" },
-      h("div.q-scroll", h("div.q-wide", this.#head(), this.top, h("div.q-cols", narrow ? column(this.shown, this.change, this.said, this.past) : [column(this.shown, this.past), column(this.change, this.said)]))), this.acts);
+      h("div.q-scroll", h("div.q-wide", this.head, this.top, h("div.q-cols", narrow ? column(this.shown, this.change, this.said, this.past) : [column(this.shown, this.past), column(this.change, this.said)]))), this.acts);
+    this.#drawHead();
     this.#drawShown();
     this.#drawSaid();
     this.#drawActs();
@@ -49,18 +53,18 @@ export class Question {
 
   // Top
 
-  #head() {
+  #drawHead() {
     const { item, narrow } = this;
-    const me = get("me");
+    const me = this.decidable || !this.open ? get("me") : null; // it is nobody's "you" who cannot decide it
     const [first, rest] = saidBy(item);
     const odd = item.to.filter(poses);
-    return h("header.q-head",
+    swap(this.head,
       narrow && this.back && h("a.back", { href: "approvals" }, icon("left"), this.back),
       h("p.q-path", item.path.map((each, at) => [at > 0 && icon("right"), h("span", each)]), may("read") ? runLink(item.run, { text: item.root }) : h("span.mono", item.root)),
       h("h1", first), rest && h("p.q-rest.mid", rest),
-      h("div.q-meta", h("span", { title: exact(item.asked_at) }, h("span.dim", "asked "), `${age(item.asked_at)} ago`),
-        h("span", h("span.dim", "for "), people(item.to, me), item.not_by?.length > 0 && h("span.dim", `, not ${item.not_by.join(", ")}`), odd.length > 0 && h("span.chip.stop", icon("warn"), "letters of two alphabets")),
-        this.open ? h("span", h("span.dim", "if nobody decides: "), otherwise(item)) : h("span", h("span", { class: `said-${item.decision ?? "none"}` }, ended(item)), item.decided_by && ` by ${item.decided_by}`, item.decided_at && h("span.dim", ` ${age(item.decided_at)} ago`)),
+      h("div.q-meta", h("span", { title: exact(item.asked_at) }, h("span.dim", "asked "), ago(item.asked_at)),
+        h("span", h("span.dim", "for "), forWhom(item, me), item.not_by?.length > 0 && h("span.dim", `, not ${item.not_by.join(", ")}`), odd.length > 0 && h("span.chip.stop", icon("warn"), "letters of two alphabets")),
+        this.open ? h("span", h("span.dim", "if nobody decides: "), otherwise(item)) : h("span", h("span", { class: `said-${item.decision ?? "none"}` }, ended(item)), item.decided_by && ` by ${item.decided_by}`, item.decided_at && h("span.dim", ` ${ago(item.decided_at)}`)),
         this.left));
   }
 
@@ -79,19 +83,18 @@ export class Question {
     const schema = item.schema;
     const writes = this.decidable && (kind === "ask" || (item.editable && item.kind === "approve"));
     const title = { ask: "Your answer", in_doubt: "What is known", budget: "How much more", loop: "The calls that repeat" }[kind] ?? "What you decide";
-    if (this.item.data?.$cut !== undefined) return swap(this.shown, h("header.sub", h("h2", title)), h("p.dim", "The value is larger than a page can show; the command line shows it whole."));
     if (writes) {
       const start = kind === "ask" ? (item.data ?? undefined) : this.mine;
-      this.form = form(schema ?? {}, start, { was: kind === "ask" ? undefined : item.shown, changed: () => this.#edited(), label: title });
+      this.form = this.makes(schema ?? {}, start, { was: kind === "ask" ? undefined : item.shown, changed: () => this.#edited(), label: title });
       if (kind !== "ask") this.#edited();
     }
     const body = () => {
       if (kind === "in_doubt") return this.#doubt();
-      if (kind === "loop") return h("ol.q-loop", (Array.isArray(item.shown) ? item.shown : [item.shown]).map((each) => h("li", h("code", typeof each === "string" ? each : JSON.stringify(each)))));
+      if (kind === "loop") return h("ol.q-loop", (Array.isArray(item.shown) ? item.shown : [item.shown]).map((each) => h("li", h("code", typeof each === "string" ? each : json(each)))));
       if (writes && this.shows === "form") return this.form.element;
       const now_ = kind === "ask" && !this.open ? item.data : writes ? this.mine : item.data;
       if (now_ === null || now_ === undefined) return h("p.dim", kind === "ask" ? "Nothing is shown with it." : "Nothing is shown with it: yes or no.");
-      return this.shows === "json" || typeof now_ !== "string" ? (this.shows === "json" ? h("div.json", tree(now_)) : shownValue(now_)) : shownValue(now_);
+      return this.shows === "json" ? h("div.json", tree(now_, { open: true })) : shownValue(now_, { open: true });
     };
     const plain = typeof (this.mine ?? item.data) === "string" && !writes;
     swap(this.shown, h("header.sub", h("h2", title), h("span.gap"), kind !== "in_doubt" && kind !== "loop" && !plain && item.data !== null && choice([["form", writes ? "Form" : "Value"], ["json", "JSON"]], this.shows, (id) => { this.shows = id; this.#drawShown(); }, "Show as")), body());
@@ -101,9 +104,14 @@ export class Question {
     const { item } = this;
     const key = [...item.question.matchAll(/ idempotency key (?:is )?(hf_[0-9a-f]{8,})\b/g)].at(-1)?.[1]; // what anybody may have written stands before it
     return facts(
-      ["Called with", h("code", typeof item.shown === "string" ? item.shown : JSON.stringify(item.shown))],
+      ["Called with", h("code", typeof item.shown === "string" ? item.shown : json(item.shown))],
       ["Asked", exact(item.asked_at)], ["Step", h("code", item.key)],
       key && ["Idempotency key", h("code", key), " ", h("button.link", { type: "button", onclick: () => copied(key, "The key") }, "copy"), h("p.dim", "Look for it where the call went: who keeps such keys knows whether it arrived.")]);
+  }
+
+  // What is decided may be too large to be drawn at once. Until all of it was on the page, nobody can agree to it.
+  #seen() {
+    if (this.behind !== unshown(this.shown)) this.#drawActs();
   }
 
   #edited() {
@@ -115,13 +123,13 @@ export class Question {
   }
 
   get changed() {
-    return this.kind !== "ask" && this.form && JSON.stringify(this.mine) !== JSON.stringify(this.item.data);
+    return this.kind !== "ask" && this.form && !same(this.mine, this.item.data);
   }
 
   #drawChange() {
     const { item } = this;
     const base = item.editable && this.form ? this.mine : item.data;
-    const differs = item.kind === "approve" && JSON.stringify(item.shown) !== JSON.stringify(base);
+    const differs = item.kind === "approve" && !same(item.shown, base);
     const digest = h("p.q-digest.dim", icon("lock"), h("span", "You decide exactly this, ", h("code", item.digest.slice(0, 11)), ". If somebody changes it first, yours is refused."));
     if (!this.decidable || (this.kind !== "approve" && this.kind !== "budget")) return swap(this.change, this.decidable && this.kind !== "ask" ? digest : isChanged(item) && [h("h2", "The change"), diff(outlined(item.shown), outlined(item.data))]);
     if (!differs) return swap(this.change, digest);
@@ -142,14 +150,10 @@ export class Question {
 
   #drawSaid() {
     const { item } = this;
-    const rows = [
-      ...item.votes.map((each) => ({ ...each, says: each.yes ? (each.changed ? "agreed, and changed it" : "agreed to what was shown") : "said no" })),
-      ...item.delegations.map((each) => ({ ...each, says: `passed it on to ${each.to === get("me")?.name ? "you" : each.to}` })),
-      ...(item.changes ?? []).map((each) => ({ ...each, says: "changed what is shown" })),
-    ].sort((one, other) => ms(one.at) - ms(other.at));
-    if (!item.votes.some((each) => each.by === item.decided_by) && item.decided_by) rows.push({ by: item.decided_by, at: item.decided_at, note: item.note, says: item.decision });
+    const rows = voices(item, get("me"));
     if (!rows.length) return swap(this.said, item.needs > 1 && [h("h2", "Who has said what"), h("p.dim", `Nobody yet; ${item.needs} must agree.`)]);
-    swap(this.said, h("h2", "Who has said what"), h("ul.votes", rows.map((each) => h("li", who(each.by), h("span", each.says), h("time.dim", { title: exact(each.at) }, `${age(each.at)} ago`), each.note && h("q", each.note)))));
+    swap(this.said, h("h2", "Who has said what"), h("ul.votes", rows.map((each) => h("li", who(each.by), h("span", each.says), h("time.dim", { title: exact(each.at) }, ago(each.at)), each.note && h("q", each.note)))),
+      this.open && counted(item) && h("p.dim", counted(item)));
   }
 
   // What happened before
@@ -174,18 +178,35 @@ export class Question {
   // Deciding
 
   #drawActs() {
-    if (!this.open) return swap(this.acts, h("div", h("p.dim", `It is ${ended(this.item)}${this.item.decided_by ? ` by ${this.item.decided_by}` : ""}. Nothing is left to decide.`)));
+    if (!this.open) return swap(this.acts, h("div", h("p.dim", `${verdict(this.item)} Nothing is left to decide.`)));
     if (!may("decide")) return swap(this.acts, h("div", h("p.dim", "Your token may look and not decide.")));
-    if (!this.decidable) return swap(this.acts, h("div", h("p.dim", `It is for ${people(this.item.to, get("me"))}${this.item.not_by?.includes(get("me").name) ? ", and not for you, who started it" : ", not for you"}.`)));
+    if (!this.decidable) return swap(this.acts, h("div", h("p.dim", this.#notYours())));
     const { narrow } = this;
-    const bad = (this.errors ?? []).length > 0 && this.kind !== "ask";
-    const buttons = this.#choices().map(({ text, kind, key, name, does, needs }) => button(text, { kind, key: narrow ? undefined : key, name, onclick: does, disabled: needs && bad }));
+    this.behind = unshown(this.shown);
+    const voted = this.voted;
+    const bad = ((this.errors ?? []).length > 0 && this.kind !== "ask") || this.behind > 0 || voted;
+    const buttons = this.#choices().map(({ text, kind, key, name, does, needs }) => button(text, { kind, key: narrow ? undefined : key, name, onclick: does, disabled: needs && Boolean(bad) }));
+    const why = this.behind > 0 ? h("p.q-why", icon("warn"), h("span", "Not all of what you decide is on the page yet. ", h("button.link", { type: "button", onclick: () => { unfold(this.shown); this.#drawActs(); } }, "Show all of it"))) :
+      voted && h("p.q-why", icon("check"), h("span", `You agreed ${ago(voted.at)}. ${counted(this.item)}`));
     const passes = button("Pass on…", { key: narrow ? undefined : "p", kind: narrow ? "plain" : "", onclick: () => this.#passOn() });
-    if (narrow) return swap(this.acts, h("div", h("div.q-quick", button(this.note ? "Change the note" : "Add a note", { name: "note", kind: "plain", onclick: () => this.#noted() }), passes), h("div.q-buttons", { data: { of: String(buttons.length) } }, buttons)));
+    if (narrow) return swap(this.acts, h("div", why, h("div.q-quick", button(this.note ? "Change the note" : "Add a note", { name: "note", kind: "plain", onclick: () => this.#noted() }), passes), h("div.q-buttons", { data: { of: String(buttons.length) } }, buttons)));
     if (!this.field) this.field = h("input.text", { type: "text", placeholder: "Note, for the agent and the audit", "aria-label": "Note", maxlength: 2000, oninput: () => { this.note = this.field.value; } });
     const had = document.activeElement === this.field;
-    swap(this.acts, h("div", h("div.q-by", who(get("me").name), this.field), h("div.q-buttons", passes, buttons)));
+    swap(this.acts, h("div", why, h("div.q-by", who(get("me").name), this.field), h("div.q-buttons", passes, buttons)));
     if (had) this.field.focus();
+  }
+
+  /** Your yes to what is shown now, if you have said it. */
+  get voted() {
+    return this.kind !== "ask" && !this.changed && this.item.votes.find((each) => each.yes && each.by === get("me").name);
+  }
+
+  #notYours() {
+    const { item } = this;
+    const { name } = get("me");
+    const passed = item.delegations.findLast((each) => each.by === name);
+    if (item.not_by?.includes(name)) return `It is for ${forWhom(item, null)}, and not for you, who started it.`;
+    return passed ? `You passed it on to ${passed.to} ${ago(passed.at)}. It is for ${forWhom(item, null)} now.` : `It is for ${forWhom(item, null)}, not for you.`;
   }
 
   #choices() {
@@ -205,7 +226,7 @@ export class Question {
         { text: more, kind: "primary", key: "a", name: "check", needs: true, does: sure(`${more}?`, { decision: "approve", ...data }, { yes: more }) }];
     }
     if (kind === "loop") return [{ text: "Stop it…", kind: "danger", key: "d", does: sure("Stop it?", { decision: "deny" }, { yes: "Stop it", says: "The agent is told that it goes round in circles.", kind: "primary danger" }) },
-      { text: "Go on", kind: "primary", key: "a", name: "check", does: sure("Let it go on?", { decision: "approve" }, { yes: "Go on", says: "Counting begins anew." }) }];
+      { text: "Go on", kind: "primary", key: "a", name: "check", needs: true, does: sure("Let it go on?", { decision: "approve" }, { yes: "Go on", says: "Counting begins anew." }) }];
     return [{ text: "Deny…", kind: "danger", key: "d", does: sure("Deny it?", { decision: "deny" }, { yes: "Deny", notes: "Why? The agent gets this.", kind: "primary danger" }) },
       { text: what ? `Approve ${what}` : "Approve", kind: "primary", key: "a", name: "check", needs: true, does: sure(what ? `Approve ${what}?` : "Approve it?", { decision: "approve", ...data }, { yes: "Approve" }) }];
   }
@@ -220,7 +241,7 @@ export class Question {
   }
 
   async #happened() {
-    const result = form(this.item.schema ?? {}, undefined, { layout: "stacked", label: "Its result" });
+    const result = this.makes(this.item.schema ?? {}, undefined, { layout: "stacked", label: "Its result" });
     await this.#confirm("It happened", null, { yes: "It happened", body: [h("p.dim", "The step is done with this result; it does not run again."), result.element], makes: () => {
       const { value, errors } = result.read();
       if (errors.length) {
@@ -264,7 +285,7 @@ export class Question {
         const made = makes();
         if (!made) return false;
         this.note = field.value;
-        const sent = await write(path("api", "approvals", item.id), { ...made, digest: item.digest, note: this.note });
+        const sent = await write(path("api", "approvals", item.id), { ...made, digest: item.digest, note: this.note }, "POST", { exact: true });
         if (sent.status === 0) {
           swap(wrong, problem({ code: "offline", message: "You are offline; nothing was decided.", hint: "Try again when the server answers." }));
           return false;
@@ -286,22 +307,23 @@ export class Question {
   // What the server says instead. Nothing that was typed is lost.
   async #refused(answer) {
     const { code, message, hint, details } = answer.error;
-    const latest = answer.data?.approval ?? (await read(path("api", "approvals", this.item.id))).data?.approval ?? null;
+    const latest = answer.data?.approval ?? (await read(path("api", "approvals", this.item.id), { exact: true })).data?.approval ?? null;
     if (code === "already_decided") {
-      const by = details?.decided_by ?? latest?.decided_by ?? "somebody";
-      const at = details?.decided_at ?? latest?.decided_at;
-      const decision = details?.decision ?? latest?.decision ?? "decided";
-      const changed = latest && isChanged(latest);
-      swap(this.top, h("div.q-told", { role: "alert" }, icon("people"), h("div", h("p.strong", `${by} ${decision === "answered" ? "answered" : decision} it${at ? ` ${age(at)} ago` : ""}${changed ? ", with a change" : ""}.`),
-        h("p.dim", "Yours was not needed any more; what you typed is still below."), changed && diff(outlined(latest.shown), outlined(latest.data)), latest?.note && h("q", latest.note))));
-      if (latest) this.item = { ...this.item, status: latest.status, decision: latest.decision, decided_by: latest.decided_by, decided_at: latest.decided_at };
+      const now_ = { ...this.item, ...(latest ?? { ...details, status: "decided" }), mine: this.item.mine };
+      const twice = now_.status === "open"; // it was this person's own yes, a second time
+      const changed = !twice && latest && isChanged(latest) && latest.decision === "approved";
+      swap(this.top, h("div.q-told", { role: "alert" }, icon("people"), h("div", h("p.strong", twice ? `You have agreed already. ${counted(now_)}` : verdict(now_)),
+        h("p.dim", twice ? "A person counts once; what is missing is the yes of somebody else." : "What you sent came after that, so it was not counted. What you typed is still below."), changed && diff(outlined(latest.shown), outlined(latest.data)), !twice && latest?.note && h("q", latest.note))));
+      this.item = { ...this.item, votes: now_.votes, status: now_.status, decision: now_.decision, decided_by: now_.decided_by, decided_at: now_.decided_at, note: now_.note };
+      this.#drawHead();
+      this.#drawSaid();
       this.#drawActs();
-      return this.say(`${by} has decided it`);
+      return this.say(twice ? "You have agreed already" : verdict(now_));
     }
     if (code === "stale" && latest) {
       const by = latest.changes?.at(-1)?.by ?? latest.votes.at(-1)?.by ?? "Somebody";
       const take = (mine) => {
-        this.item = latest;
+        this.item = { ...latest, mine: this.item.mine };
         this.mine = mine;
         swap(this.top);
         this.#drawShown();
@@ -315,7 +337,7 @@ export class Question {
         h("div.q-values", value("Shown to you", this.item.data), value(`${by}'s`, latest.data), this.changed && value("Yours", mine)),
         h("div.q-take", button(`Look at ${by}'s`, { kind: "small primary", onclick: () => take(latest.data) }), this.changed && button("Keep mine", { kind: "small", onclick: () => take(mine) })))));
     }
-    if (code === "not_allowed") return swap(this.top, h("div.q-told", { role: "alert" }, icon("lock"), h("div", h("p.strong", `It is not yours: it is for ${people(latest?.to ?? this.item.to, get("me"))}.`), h("p.dim", message))));
+    if (code === "not_allowed") return swap(this.top, h("div.q-told", { role: "alert" }, icon("lock"), h("div", h("p.strong", `It is not yours: it is for ${forWhom(latest ?? this.item, null)}.`), h("p.dim", message))));
     if (code === "expired") return swap(this.top, h("div.q-told", { role: "alert" }, icon("clock"), h("div", h("p.strong", `The time was over: ${otherwise(this.item)} held.`), h("p.dim", message))));
     swap(this.top, problem({ code, message, hint }));
   }
@@ -323,14 +345,18 @@ export class Question {
   /** Something happened to it: take what is new, without touching what is typed. */
   renew(item) {
     if (item.status !== "open" && this.open) {
-      swap(this.top, h("div.q-told", { role: "status" }, icon("people"), h("div", h("p.strong", `${item.decided_by ?? "Nobody"} ${item.decision ?? item.status} it${isChanged(item) ? ", with a change" : ""}.`))));
-      this.item = { ...this.item, status: item.status, decision: item.decision, decided_by: item.decided_by, decided_at: item.decided_at };
+      swap(this.top, h("div.q-told", { role: "status" }, icon("people"), h("div", h("p.strong", verdict(item)))));
+      this.item = { ...this.item, votes: item.votes, status: item.status, decision: item.decision, decided_by: item.decided_by, decided_at: item.decided_at, note: item.note };
+      this.#drawHead();
+      this.#drawSaid();
       this.#drawActs();
     } else if (item.digest !== this.item.digest && this.open) {
-      swap(this.top, h("div.q-told", { role: "status" }, icon("warn"), h("div", h("p.strong", `${item.votes.at(-1)?.by ?? "Somebody"} changed it while you looked.`), h("div.q-take", button("Look at it", { kind: "small primary", onclick: () => this.done(item, "renew") })))));
+      swap(this.top, h("div.q-told", { role: "status" }, icon("warn"), h("div", h("p.strong", `${item.votes.at(-1)?.by ?? "Somebody"} changed it while you looked.`), h("div.q-take", button("Look at it", { kind: "small primary", onclick: () => this.done({ ...item, mine: this.item.mine }, "renew") })))));
     } else {
       this.item = { ...this.item, votes: item.votes, delegations: item.delegations, needs: item.needs };
+      this.#drawHead();
       this.#drawSaid();
+      this.#drawActs();
     }
   }
 }

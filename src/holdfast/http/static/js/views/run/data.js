@@ -4,6 +4,7 @@ import { read } from "../../api.js";
 import { diff } from "../../diff.js";
 import { readable } from "../../difference.js";
 import { h, path, swap } from "../../dom.js";
+import { write as json } from "../../json.js";
 import { copied, facts, ghosts, icon, problem, tree, value } from "../../parts.js";
 import { bytes, clock } from "../../say.js";
 
@@ -18,7 +19,7 @@ export function data(model) {
     stamp = now;
     const labels = Object.entries(model.info.labels ?? {});
     swap(element,
-      block("Arguments", model.arguments && Object.keys(model.arguments).length ? h("div.json", tree(model.arguments)) : h("p.dim", "none"), () => JSON.stringify(model.arguments, null, 2)),
+      block("Arguments", model.arguments && Object.keys(model.arguments).length ? h("div.json", tree(model.arguments)) : h("p.dim", "none"), () => json(model.arguments, 2)),
       block("Result", result),
       block("Labels", labels.length ? facts(...labels.map(([name, text]) => [name, h("span.mono", text)])) : h("p.dim", "none")),
       h("section.panel.data-block.wide", h("header.sub", h("h2", "Checkpoints"), h("span.dim", "the state that the agent stored; replay begins at the last one")), stored));
@@ -29,7 +30,7 @@ export function data(model) {
   async function ended() {
     if (model.info.status !== "completed") return void swap(result, h("p.dim", model.info.status === "failed" ? model.info.error : "it has none yet"));
     swap(result, ghosts(2));
-    const answer = await read(model.url("result"));
+    const answer = await read(model.url("result"), { exact: true });
     swap(result, answer.ok ? value(answer.data.result ?? null) : problem(answer.error));
   }
 

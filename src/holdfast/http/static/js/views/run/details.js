@@ -2,6 +2,7 @@
 
 import { h, path, s, swap } from "../../dom.js";
 import { told } from "../../events.js";
+import { write as json } from "../../json.js";
 import { isOpen } from "./journal.js";
 import { button, copied, facts, icon, moment, problem, runLink, standing, tree, value, who } from "../../parts.js";
 import { bytes, clock, count, cost, dollars, many, ms, people, spoken, tokens } from "../../say.js";
@@ -168,7 +169,7 @@ function resultPart(model, call, run) {
     said.textContent = size === null ? "" : bytes(size);
     const header = section.querySelector("header");
     if (found.value !== undefined && found.value !== null) {
-      const text = typeof found.value === "string" ? found.value : JSON.stringify(found.value, null, 2);
+      const text = typeof found.value === "string" ? found.value : json(found.value, 2);
       header.append(h("button.quiet", { type: "button", title: "Copy the result", "aria-label": "Copy the result", onclick: () => copied(text, "The result") }, icon("copy")));
     }
     if (size !== null) header.append(h("a.quiet", { href: path("api", "runs", run, "events", call.seq, "value"), title: "Download the result", "aria-label": "Download the result", download: true }, icon("out")));

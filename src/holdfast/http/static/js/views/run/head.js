@@ -2,6 +2,7 @@
 
 import { write } from "../../api.js";
 import { h, path, swap } from "../../dom.js";
+import { parse, write as json } from "../../json.js";
 import { ask, button, choice, copied, copier, icon, menu, meter, pieces, problem, runLink, sentence, standing, toast } from "../../parts.js";
 import { age, command, count, day, dollars, exact, happens, many, minute, ms, now, spoken, stands } from "../../say.js";
 import { get, may } from "../../store.js";
@@ -128,7 +129,7 @@ export function head(model, acts) {
     drawPicks();
     if (call && call.ended !== null) {
       model.value(call.seq).then((found) => {
-        before = found.error ? "" : JSON.stringify(found.value ?? null, null, 2);
+        before = found.error ? "" : json(found.value ?? null, 2);
         if (!result.value) result.value = before;
       });
     }
@@ -199,7 +200,7 @@ export function head(model, acts) {
 function parsed(text) {
   if (!text.trim()) return null;
   try {
-    return JSON.parse(text);
+    return parse(text, { exact: true });
   } catch {
     return text;
   }

@@ -3,6 +3,7 @@
 import { read } from "../../api.js";
 import { h, path, swap } from "../../dom.js";
 import { KINDS, told, toneOf } from "../../events.js";
+import { write as json } from "../../json.js";
 import { copied, icon, problem, tree, value } from "../../parts.js";
 import { clock, count, day, exact, many, ms } from "../../say.js";
 import { windowOn } from "./window.js";
@@ -115,7 +116,7 @@ export function history(model, at, acts) {
       return void swap(side, headOf(event), h("div.json", tree(event)));
     }
     const { event } = answer;
-    swap(side, headOf(event), h("h2.side-title", told(event)), answer.value === undefined || answer.value === null ? null : h("section", h("h3", "Value"), value(answer.value)), h("section", h("header.sub", h("h3", "Event"), h("span.gap"), h("button.quiet", { type: "button", title: "Copy the event as JSON", "aria-label": "Copy the event as JSON", onclick: () => copied(JSON.stringify(event, null, 2), "The event") }, icon("copy"))), h("div.json", tree(event))));
+    swap(side, headOf(event), h("h2.side-title", told(event)), answer.value === undefined || answer.value === null ? null : h("section", h("h3", "Value"), value(answer.value)), h("section", h("header.sub", h("h3", "Event"), h("span.gap"), h("button.quiet", { type: "button", title: "Copy the event as JSON", "aria-label": "Copy the event as JSON", onclick: () => copied(json(event, 2), "The event") }, icon("copy"))), h("div.json", tree(event))));
   }
 
   const headOf = (event) => h("header.side-head", h("span.side-sort", icon("note"), event.kind), h("span.dim.mono", `seq ${event.seq}`), h("span.dim", day(event.at)), event.key ? h("button.link", { type: "button", onclick: () => acts.where("timeline", event.key) }, "in the timeline") : null);

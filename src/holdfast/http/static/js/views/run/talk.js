@@ -2,7 +2,8 @@
 // between messages, because they happened there.
 
 import { read } from "../../api.js";
-import { h, path, swap } from "../../dom.js";
+import { h, path, retext, swap } from "../../dom.js";
+import { write as json } from "../../json.js";
 import { isOpen } from "./journal.js";
 import { chip, icon, prose, standing, tree, who } from "../../parts.js";
 import { cut } from "../../text.js";
@@ -109,7 +110,7 @@ export function talk(model, acts) {
     const found = await model.value(call.seq);
     const response = found.value?.response ?? null, parts = Array.isArray(response?.parts) ? response.parts : null;
     if (!parts) return void swap(answer, typeof found.value === "string" ? prose(cut(found.value, LONG)) : found.value === undefined || found.value === null ? h("p.dim", call.result ?? "") : h("div.json", tree(found.value)));
-    if (response.model_name) name.textContent = response.model_name;
+    if (response.model_name) retext(name, response.model_name);
     const text = parts.filter((part) => part.part_kind === "text").map((part) => textOf(part.content)).join("\n\n"), thoughts = parts.filter((part) => part.part_kind === "thinking").map((part) => textOf(part.content)).join("\n\n");
     const before = call.attempts > 1 || call.tries?.length ? await salvaged(text) : 0;
     swap(answer, thoughts ? h("details", h("summary.dim", "thoughts"), prose(cut(thoughts, LONG))) : null, before ? h("p", h("span.salvage", { title: "Written before its process was gone, and kept" }, text.slice(0, before)), cut(text.slice(before), LONG)) : text ? prose(cut(text, LONG)) : null);
@@ -148,7 +149,7 @@ export function talk(model, acts) {
     const step = steps.find((each) => each.sort === "step" || each.sort === "model" || each.sort === "child"), question = steps.find((each) => each.sort === "question");
     const doubt = step?.tries?.some((each) => each.how === "unknown");
     const certain = doubt ? chip(`in doubt, ${resolved(step).join("").replace("found done by its probe, not run again", "found done")}`, "doubt", "ask") : !step ? (question ? chip(question.question?.decision ?? "asks a person", "ask", "person") : chip("no record of its own")) : step.state === "done" ? chip("done", "kelp", "check") : step.state === "failed" ? chip("failed", "bad", "cross") : isOpen(step) ? chip("runs", "", "clock") : chip(step.state);
-    const given = typeof part.args === "string" ? part.args : JSON.stringify(part.args ?? {});
+    const given = typeof part.args === "string" ? part.args : json(part.args ?? {});
     return h("div.toolcall", { onclick: step ? () => acts.choose(step.key) : undefined }, h("span.tool-name", icon("step"), h("code", part.tool_name), h("span.dim", cut(given, 90))), certain, step?.result ? h("span.dim.tool-note", cut(step.result, 200)) : null);
   }
 

@@ -1,0 +1,20 @@
+// What is decided, in a few words for a button.
+import assert from "node:assert/strict";
+import test from "node:test";
+import { parse } from "../../src/holdfast/http/static/js/json.js";
+import { brief } from "../../src/holdfast/http/static/js/schema.js";
+
+const of = (properties) => ({ type: "object", properties });
+
+test("a count comes before its noun, any other number behind its name", () => {
+  assert.equal(brief(of({ days: { type: "integer" }, amount: { type: "number" } }), { days: 14, amount: 12.5 }), "14 days, amount 12.5");
+  assert.equal(brief(of({ account: { type: "integer" } }), parse('{"account": 12345678901234567890}')), "account 12345678901234567890");
+});
+
+test("names of every object are not those of a value", () => {
+  assert.equal(brief(of({ constructor: { enum: ["a"] }, toString: { type: "string" } }), {}), "");
+});
+
+test("what would be cut is not said at all", () => {
+  assert.equal(brief(of({ amount: { type: "number" } }), { amount: 12.5 }, 5), "");
+});

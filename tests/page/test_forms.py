@@ -1,0 +1,130 @@
+"""Forms without a server behind them: what nobody touches is read as it was given, and an edit changes what was edited."""
+
+import json
+
+import pytest
+from tests.page.browser import Visitor
+from tests.page.scene import bare
+
+pytestmark = pytest.mark.slow
+
+# Make a form of JSON, do something in it, and read it: what is sent, what is wrong, what is shown.
+FORM = """async ([schema, value, fills, click]) => {
+  const { form } = await import('/static/js/form.js');
+  const { parse, write } = await import('/static/js/json.js');
+  const given = value === null ? undefined : parse(value, { exact: true });
+  const made = form(parse(schema, { exact: true }), given, { was: given });
+  document.body.replaceChildren(made.element);
+  for (const [name, typed] of Object.entries(fills)) {
+    const field = [...made.element.querySelectorAll('[aria-label]')].find((each) => each.getAttribute('aria-label') === name);
+    field.value = typed;
+    field.dispatchEvent(new Event('input', { bubbles: true }));
+  }
+  if (click) [...made.element.querySelectorAll('button')].find((each) => each.textContent === click).click();
+  const { value: read, errors } = made.read();
+  return { sent: write(read), kept: read === given, errors: errors.map((each) => each.message), told: made.element.innerText };
+}"""
+OBJECT = {
+    "type": "object", "required": ["at", "days"],
+    "properties": {
+        "at": {"type": "string", "format": "date-time"}, "days": {"type": "integer", "minimum": 1, "maximum": 2**70},
+        "rate": {"type": "number"}, "note": {"type": "string"}, "groups": {"type": "array", "items": {"enum": ["a", "b", "c"]}},
+        "ids": {"type": "array", "items": {"type": "integer"}}, "plan": {"enum": ["x", "y"]}, "late": {"type": "boolean", "default": True},
+        "constructor": {"type": "string"}, "of": {"type": "object", "properties": {"n": {"type": "number"}}},
+        "rows": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "number"}}}},
+    },
+}  # fmt: skip
+VALUE = (
+    '{"zz":"outside","days":9007199254740993,"at":"2026-11-17T07:00:00.123456+01:00","note":"a\\r\\nb","rate":1.0,"groups":["c","a",'
+    '"other"],"ids":[12345678901234567890,1],"plan":"neither","of":{"m":-0.0,"n":1e-07},"rows":[{"n":2.50,"x":1e400}],"toString":"keep",'
+    '"__proto__":{"pay":"mallory"}}'
+)
+
+
+@pytest.fixture(scope="module")
+def read(browser, tmp_path_factory):
+    with bare(tmp_path_factory.mktemp("forms")) as place:
+        visitor = Visitor(browser, place.address, None)
+        page = visitor.goto("/sign-in", "#token")
+
+        def made(schema, value, fills=None, click=None):
+            return page.evaluate(FORM, [json.dumps(schema), value, fills or {}, click])
+
+        yield made
+        visitor.leave()
+
+
+def test_what_nobody_touches_is_read_as_it_was_given(read):
+    made = read(OBJECT, VALUE)
+    assert made["kept"] and made["sent"] == VALUE and made["errors"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "before", "after"),
+    [
+        ("Note", "c", '"a\\r\\nb"', '"c"'),
+        ("Days", "9007199254740995", "9007199254740993", "9007199254740995"),
+        ("Rate", "2.0", '"rate":1.0', '"rate":2.0'),
+        ("At", "2026-11-17T06:00:01", '"2026-11-17T07:00:00.123456+01:00"', '"2026-11-17T06:00:01.000Z"'),
+        ("N", "3", '"n":1e-07', '"n":3'),
+    ],
+)
+def test_an_edit_changes_what_was_edited_and_nothing_else(read, name, typed, before, after):
+    made = read(OBJECT, VALUE, {name: typed})
+    assert made["sent"] == VALUE.replace(before, after, 1)
+    assert made["errors"] == []
+
+
+def test_a_choice_more_keeps_the_order_and_what_was_not_offered(read):
+    assert read(OBJECT, VALUE, click="b")["sent"] == VALUE.replace('["c","a","other"]', '["c","a","other","b"]')
+    assert read(OBJECT, VALUE, click="c")["sent"] == VALUE.replace('["c","a","other"]', '["a","other"]')
+
+
+def test_all_that_is_decided_is_shown(read):
+    told = read(OBJECT, VALUE)["told"]
+    for part in ("outside", "other", "neither", "keep", "mallory", "1e400", "12345678901234567890", "07:00:00.123456+01:00"):
+        assert part in told, part
+
+
+def test_what_was_edited_must_fit(read):
+    assert read(OBJECT, VALUE, {"Days": "0"})["errors"] == ["at least 1"]
+    assert read(OBJECT, VALUE, {"Days": str(2**70 + 1)})["errors"] == [f"at most {2**70}"]
+    assert read(OBJECT, VALUE, {"Days": "1.5"})["errors"] == ["it is a whole number"]
+    assert read(OBJECT, VALUE, {"Rate": "1e400"})["errors"] == ["it is larger than any number with a fraction can be"]
+    assert read(OBJECT, None)["errors"] == ["at is needed", "days is needed"]
+
+
+def test_a_moment_without_a_zone_stays_without_one(read):
+    schema = {"type": "string", "format": "date-time"}
+    assert read(schema, '"2026-11-17T07:00:00"')["sent"] == '"2026-11-17T07:00:00"'
+    assert read(schema, '"2026-11-17T07:00:00"', {"What is decided": "2026-11-17T08:00"})["sent"] == '"2026-11-17T08:00:00"'
+    assert read(schema, '"when it rains"')["sent"] == '"when it rains"'
+
+
+def test_a_value_of_another_kind_than_its_control_is_shown_as_json(read):
+    schema = {"type": "object", "properties": {"n": {"type": "number", "default": 30}}}
+    for value in ("null", '"pay mallory"', "[1]", '{"n":"30"}', '{"n":null}'):
+        made = read(schema, value)
+        assert made["kept"] and made["sent"] == value
+
+
+def test_a_dictionary_of_single_values_has_a_row_for_each(read):
+    value = '{"amount":12.0,"order_id":"A-5521","account":12345678901234567890,"paid":false,"toString":null}'
+    assert read({"type": "object"}, value)["kept"]
+    assert read({}, value)["kept"]
+    made = read({"type": "object"}, value, {"amount": "10.0"})
+    assert made["sent"] == value.replace("12.0", "10.0")
+    assert "order_id" in made["told"]
+    assert read({"type": "object"}, value, click="yes")["sent"] == value.replace("false", "true")
+    assert read({"type": "object"}, value, click="Edit as JSON")["sent"] == value
+    assert read({"type": "object"}, value, {"amount": "ten"})["errors"] == ["ten is no number"]
+    assert read({"type": "object"}, '{"a":{"b":1.0}}', {"What is decided, as JSON": '{"a": 12345678901234567891}'})["sent"] == (
+        '{"a":12345678901234567891}'
+    )
+
+
+def test_characters_that_cannot_be_seen_are_told_beside_their_field(read):
+    schema = {"type": "object", "properties": {"note": {"type": "string"}}}
+    assert "pay ⟨U+202E⟩allorym⟨U+202C⟩ now" in read(schema, json.dumps({"note": "pay \u202eallorym\u202c now"}))["told"]
+    assert "a⟨U+200B⟩b" in read({}, json.dumps(["a\u200bb"], ensure_ascii=False))["told"]
+    assert "cannot be seen" not in read(schema, json.dumps({"note": "Größe 👩‍👩‍👧\r\n"}))["told"]
