@@ -78,6 +78,7 @@ def test_denied_and_passed_on(terminal, asked):
     assert (code, output.endswith("is now for eve.\n")) == (0, True)
     (question,) = found(terminal, "approvals", "--for", "eve")["questions"]
     assert question["delegations"][0]["to"] == "eve"
+    assert "  for eve  passed on by it" in terminal.run("approvals", "--list")[1]
     assert "to eve {" in terminal.run("audit", "p")[1]
     denied = found(terminal, "deny", "p", "--by", "eve", "--note", "too early")
     assert denied["question"]["decision"] == "denied"

@@ -9,6 +9,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import httpx2
@@ -32,6 +33,13 @@ async def twice(n: int, note: str = "") -> int:
 async def publish(text: str) -> str:
     decision = await holdfast.approve("Publish this?", show={"text": text}, edit=True, to="editors")
     return decision.data["text"] if decision else f"no: {decision.note}"
+
+
+@holdfast.agent
+async def meet(at: datetime) -> str:
+    """Two must agree to a moment."""
+    decision = await holdfast.approve("Meet then?", show={"at": at, "note": ""}, edit=True, needs=2)
+    return decision.data["at"]
 
 
 @holdfast.agent
@@ -69,7 +77,7 @@ async def broken() -> None:
     raise ValueError("no luck")
 
 
-AGENTS = [twice, publish, number, listener, talker, reciter, broken]
+AGENTS = [twice, publish, meet, number, listener, talker, reciter, broken]
 
 
 @dataclass

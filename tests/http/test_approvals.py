@@ -1,5 +1,7 @@
 """Questions to people over HTTP: who decides is who has the credential."""
 
+from datetime import UTC, datetime, timedelta, timezone
+
 from tests.http.site import on_a_server
 
 
@@ -90,3 +92,54 @@ async def test_a_question_is_answered_with_a_value_of_its_type(site):
     (old,) = (await site.get("/api/approvals?open=false"))["approvals"]
     assert (old["status"], old["data"]) == ("decided", 7)
     assert (await site.get("/api/approvals/q-nothing", 404))["error"]["code"] == "unknown_approval"
+
+
+@on_a_server
+async def test_who_agrees_twice_is_told_what_is_missing(site):
+    """Nothing was decided: the details say who agreed, and how many must."""
+    ana = await bearer(site, "ana")
+    _, path, seen = await asked(site, "meet", datetime(2026, 11, 17, tzinfo=UTC))
+    await site.post(path, {"decision": "approve", **seen}, **ana)
+    twice = await site.post(path, {"decision": "approve", **seen}, 409, **ana)
+    assert twice["error"]["code"] == "already_decided"
+    assert twice["error"]["details"] == {"agreed": ["ana"], "needs": 2}
+    assert (await site.get(path, **ana))["approval"]["status"] == "open"
+
+
+@on_a_server
+async def test_a_moment_keeps_its_microseconds(site):
+    """Shown and sent back, with another field edited, it is the moment that it was."""
+    ana, bob = await bearer(site, "ana"), await bearer(site, "bob")
+    at = datetime(2026, 11, 17, 7, 0, 0, 123456, tzinfo=timezone(timedelta(hours=1)))
+    run, path, seen = await asked(site, "meet", at)
+    shown = (await site.get(path, **ana))["approval"]["shown"]
+    assert datetime.fromisoformat(shown["at"]) == at
+    edited = {"decision": "approve", "data": {**shown, "note": "early"}}
+    voted = await site.post(path, {**edited, **seen}, **ana)
+    await site.post(path, {"decision": "approve", "digest": voted["approval"]["digest"]}, **bob)
+    told = (await site.get(f"/api/runs/{run}/result?timeout=20", **ana))["result"]
+    assert datetime.fromisoformat(told) == at
+    whole = (await site.get(path, **ana))["approval"]["asked_at"]
+    assert len(whole) == len("2026-11-17T06:00:00.000Z")  # what has no microseconds is written as before
+
+
+@on_a_server
+async def test_nothing_is_for_a_token_that_may_not_decide(site):
+    """Neither in the list of what is the caller's, nor among what needs a person."""
+    eve, ana = await bearer(site, "eve", groups=["editors"], scopes=["read"]), await bearer(site, "ana", groups=["editors"])
+    await asked(site, "publish", "draft")
+    assert (await site.get("/api/approvals?mine=true", **eve))["approvals"] == []
+    assert len((await site.get("/api/approvals", **eve))["approvals"]) == 1
+    assert [each["mine"] for each in (await site.get("/api/needs", **eve))["needs"]] == [False]
+    assert [each["mine"] for each in (await site.get("/api/needs", **ana))["needs"]] == [True]
+
+
+@on_a_server
+async def test_who_has_passed_a_question_on_is_not_among_those_it_is_for(site):
+    """Who asks for it in vain is told the one who has it now."""
+    ana, eve = await bearer(site, "editors"), await bearer(site, "eve")
+    _, path, seen = await asked(site, "publish", "draft")
+    await site.post(path, {"decision": "delegate", "to": "bob", **seen}, **ana)
+    refused = await site.post(path, {"decision": "approve", **seen}, 403, **eve)
+    assert refused["error"]["details"] == {"to": ["bob"]}
+    assert (await site.get("/api/needs", **eve))["needs"][0]["to"] == ["bob"]

@@ -72,6 +72,7 @@ async def test_a_link_decides_one_question_once(site):
         assert (await web.get("/api/me")).status_code == 401  # it is used up
         again = await web.post("/session", json={"link": link.partition("#link=")[2]})
         assert (again.status_code, again.json()["error"]["code"]) == (401, "unauthorized")
+        assert "this link was used on " in again.json()["error"]["message"]
     assert await site.hf.get("p").result() == "text"
     (deed,) = await site.hf.audit(action="approve")
     assert deed.by == "ana" and re.fullmatch(r"link:[0-9a-f]{12}", deed.via)
@@ -131,7 +132,9 @@ async def test_links_that_are_not_made(site):
     secret = link.partition("#link=")[2]
     async with browser(site) as web:
         for wrong in (secret[:-1], secret + "x", secret.swapcase(), secret[:13] + "a" * 43, ""):
-            assert (await web.post("/session", json={"link": wrong})).status_code == 401
+            refused = await web.post("/session", json={"link": wrong})
+            assert refused.status_code == 401
+            assert "or not the whole of one" in refused.json()["error"]["message"]
     await site.hf.deny(question, by=EDITOR)
     with pytest.raises(holdfast.AlreadyDecided):
         await site.hf.approval_link(question, by=EDITOR)

@@ -30,9 +30,3 @@ async def pay(at: datetime, account: int, note: str) -> Any:
     """Show a payment, every field of which may be edited."""
     decision = await holdfast.approve("Pay this?", show=Payment(at, account, 1.0, note), edit=True, to=["ana", "bo"])
     return decision.data
-
-
-@holdfast.agent
-async def soon(text: str) -> bool:
-    """Ask something that expires."""
-    return bool(await holdfast.approve("Quick, yes or no?", show=text, expires="2s", default=False))

@@ -96,7 +96,7 @@ def test_two_people_at_once_the_second_sees_who_when_and_the_change(stage, visit
     second.reload()
     second.wait_for_selector(".q-buttons .primary")
     second.fill("[aria-label=Note]", "mine was longer")
-    first.fill("textarea", '{"amount": 10.0, "order": "A-5521"}')
+    first.fill("[aria-label=amount]", "10.0")
     first.click(".q-buttons .primary")
     first.click("dialog button[type=submit]")
     expect(first.locator(".q-meta")).to_contain_text("approved by ana")

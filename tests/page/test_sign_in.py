@@ -56,6 +56,9 @@ def test_a_token_that_may_only_read_is_offered_nothing_else(visit):
     page = eve.goto("/approvals", ".inbox-item")
     page.wait_for_selector(".q-acts p")
     assert page.query_selector(".q-acts button") is None
+    assert page.query_selector("text=For you") is None
+    page = eve.goto("/runs", ".needs-who")
+    assert page.query_selector("text=Decide") is None and page.query_selector(".needs-who .you") is None
 
 
 @holdfast.agent

@@ -191,7 +191,7 @@ function questionPart(model, call, acts) {
     question.decision ? h("p", question.by ? who(question.by) : null, h("span", ` ${question.decision === "expired" ? "nobody decided in time" : question.decision}${question.changed ? ", with a change" : ""}`), question.decidedAt ? h("span.dim", ` ${clock(question.decidedAt)}`) : null) : null,
     question.note ? h("blockquote", question.note) : null,
     (question.marks ?? []).length ? h("ul.remarks", question.marks.map(([at, , text]) => h("li", text, h("span.dim", ` ${clock(at)}`)))) : null,
-    h("div", button(question.decision ? "Show it" : "Decide…", { name: "person", kind: question.decision ? "small" : "small primary", href: path("approvals", question.id) })));
+    h("div", button(question.decision || !may("decide") ? "Show it" : "Decide…", { name: "person", kind: question.decision || !may("decide") ? "small" : "small primary", href: path("approvals", question.id) })));
 }
 
 // A tear

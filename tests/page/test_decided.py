@@ -1,0 +1,154 @@
+"""What is decided is what was seen: every digit, every character, all of it; and what an edit sends is that edit alone."""
+
+import json
+from datetime import datetime
+
+import pytest
+from playwright.sync_api import expect
+from tests.page.browser import PHONE, Visitor
+from tests.page.scene import bare, served
+
+pytestmark = pytest.mark.slow
+
+EXACT = '{"account":12345678901234567890,"amount":9007199254740993,"rate":1.0,"note":"hi"}'
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory):
+    with bare(tmp_path_factory.mktemp("decided")) as made:
+        made.token("bo")
+        made.worker("clerk", "decided.py")
+        made.act(lambda hf: served(hf, "show"))
+        yield made
+
+
+@pytest.fixture
+def come(office, browser):
+    here = []
+
+    def visitor(name="ana", **options):
+        here.append(Visitor(browser, office.address, office.tokens.get(name), **options))
+        return here[-1]
+
+    yield visitor
+    for each in here:
+        each.leave()
+
+
+def ask(office, agent, *args, id):
+    async def asking(hf):
+        return await (await hf.start(agent, *args, id=id)).wait_for_question()
+
+    return office.act(asking)
+
+
+def look(office, id):
+    return office.act(lambda hf: hf.approval(id))
+
+
+def decide(page):
+    """Press the button and that of the sheet; what was sent."""
+    with page.expect_request(lambda request: request.method == "POST") as sent:
+        page.click(".q-buttons .primary")
+        page.click("dialog button[type=submit]")
+    expect(page.locator(".q-acts")).to_contain_text("Nothing is left to decide")
+    return sent.value.post_data
+
+
+def test_numbers_are_shown_and_decided_to_the_last_digit(office, come):
+    plain, edited = (ask(office, "show", EXACT, edit, id=f"exact-{edit}") for edit in (False, True))
+    page = come().goto(f"/approvals/{plain.id}", ".q-shown .tree")
+    for digits in ("12345678901234567890", "9007199254740993", "1.0"):
+        expect(page.locator(".q-shown")).to_contain_text(digits)
+    page.goto(f"/approvals/{edited.id}")
+    page.fill("[aria-label=note]", "ho")
+    expect(page.locator(".q-change .diff-line.add")).to_have_count(1)
+    expect(page.locator(".q-change")).to_contain_text("12345678901234567890")
+    assert json.dumps(json.loads(decide(page))["data"], separators=(",", ":")) == EXACT.replace("hi", "ho")
+    kept = look(office, edited.id).data
+    assert kept == json.loads(EXACT.replace("hi", "ho")) and type(kept["rate"]) is float
+
+
+def test_a_form_that_nobody_touched_sends_no_edit(office, come):
+    at = datetime.fromisoformat("2026-11-17T07:00:00.123456+01:00")
+    question = ask(office, "pay", at, 2**60 + 1, "", id="untouched")
+    page = come().goto(f"/approvals/{question.id}", ".form")
+    expect(page.locator(".q-shown")).to_contain_text(".123456")
+    assert "data" not in json.loads(decide(page))
+    assert look(office, question.id).data == question.shown
+
+
+def test_all_of_a_long_line_must_be_on_the_page_before_one_can_agree(office, come):
+    question = ask(office, "show", json.dumps("a" * 10_050 + " THEN PAY MALLORY"), id="long")
+    page = come().goto(f"/approvals/{question.id}", ".q-why")
+    expect(page.locator(".q-buttons .primary")).to_be_disabled()
+    expect(page.locator(".q-buttons .danger")).to_be_enabled()
+    page.click("text=Show all of it")
+    expect(page.locator(".q-shown")).to_contain_text("THEN PAY MALLORY")
+    expect(page.locator(".q-buttons .primary")).to_be_enabled()
+    expect(page.locator(".q-why")).to_have_count(0)
+
+
+def test_all_of_a_large_tree_must_be_on_the_page_before_one_can_agree(office, come):
+    value = {f"group {n}": [{"name": f"{n}.{m}", "of": {"deep": {"er": m}}} for m in range(250)] for n in range(12)}
+    question = ask(office, "show", json.dumps(value), id="large")
+    page = come().goto(f"/approvals/{question.id}", ".q-why")
+    expect(page.locator(".q-buttons .primary")).to_be_disabled()
+    page.click("text=Show all of it")
+    expect(page.locator(".q-shown")).to_contain_text("11.249")
+    expect(page.locator(".q-buttons .primary")).to_be_enabled()
+
+
+def test_what_an_agent_calls_cut_is_shown(office, come):
+    question = ask(office, "show", '{"$cut": "x", "pay": "mallory"}', id="cut")
+    only = ask(office, "show", '{"$cut": {"pay": "mallory"}}', id="only-cut")
+    for each in (question, only):
+        page = come().goto(f"/approvals/{each.id}", ".q-shown .tree")
+        expect(page.locator(".q-shown")).to_contain_text("mallory")
+
+
+def test_who_agrees_twice_is_told_that_and_what_is_missing(office, come):
+    question = ask(office, "show", '{"a": 1}', False, 2, id="twice")
+    ana = come()
+    page = ana.goto(f"/approvals/{question.id}", ".q-buttons .primary")
+    other = ana.context.new_page()
+    other.goto(f"/approvals/{question.id}")
+    other.route("**/api/events**", lambda route: route.abort())
+    other.reload()
+    other.wait_for_selector(".q-buttons .primary")
+    page.click(".q-buttons .primary")
+    page.click("dialog button[type=submit]")
+    expect(page.locator(".q-why")).to_contain_text("You agreed just now. 1 of 2 agrees; 1 more must.")
+    expect(page.locator(".q-buttons .primary")).to_be_disabled()
+    other.click(".q-buttons .primary")
+    other.click("dialog button[type=submit]")
+    expect(other.locator(".q-told")).to_contain_text("You have agreed already. 1 of 2 agrees; 1 more must.")
+
+
+def test_what_was_passed_on_is_for_who_got_it(office, come):
+    question = ask(office, "show", "1", id="passed")
+    page = come(size=PHONE).goto(f"/approvals/{question.id}", ".q-buttons .primary")
+    page.click("text=Pass on…")
+    page.fill("dialog [aria-label='To whom']", "carl")
+    page.click("dialog button[type=submit]")
+    expect(page.locator(".q-acts")).to_contain_text("You passed it on to carl")
+    expect(page.locator(".q-meta")).to_contain_text("for bo, carl")
+    expect(page.locator(".q-acts")).to_contain_text("It is for bo, carl now.")
+
+
+def test_a_link_that_is_not_good_is_told_and_what_to_do(office, come):
+    question = ask(office, "show", "2", id="linked")
+    link = office.act(lambda hf: hf.approval_link(question, by="bo", expires="1h")).rpartition("link=")[2]
+    where = f"/approvals/{question.id}"
+    page = come(None, size=PHONE).goto(f"{where}#link={link[:-4]}", ".problem")
+    expect(page.locator(".problem")).to_contain_text("not the whole of one")
+    expect(page.locator(".problem")).to_contain_text("use all of its link")
+    page = come(None).goto(f"{where}#lin", ".told")
+    expect(page.locator(".told")).to_contain_text("a part of it is missing")
+    first = come(None)
+    page = first.goto(f"{where}#link={link}", ".q-buttons .primary")
+    decide(page)
+    page.reload()
+    expect(page.locator(".told")).to_contain_text("it was used")
+    page = come(None).goto(f"{where}#link={link}", ".problem")
+    expect(page.locator(".problem")).to_contain_text("this link was used on")
