@@ -3,6 +3,7 @@
 import { h } from "./dom.js";
 import { lines, words } from "./difference.js";
 import { isNumber, write } from "./json.js";
+import { many } from "./say.js";
 
 /** Two texts, line by line. */
 export function diff(one, other, label = "The change") {
@@ -20,7 +21,7 @@ export function diff(one, other, label = "The change") {
       at += 2 * gone.length;
       continue;
     }
-    made.push(sign === "…" ? h("p.diff-skip", `${text} lines are the same`) : line(sign, text));
+    made.push(sign === "…" ? h("p.diff-skip", `${many(text, "line is", "lines are")} the same`) : line(sign, text));
     at += 1;
   }
   return h("div.diff", { role: "figure", "aria-label": label }, made);

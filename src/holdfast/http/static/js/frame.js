@@ -24,7 +24,7 @@ export function frame(go) {
     bar.hidden = !me;
     swap(nav, PLACES.filter(([id, , , scope]) => (me?.question ? id === "approvals" : !scope || may(scope))).map(([id, text, name]) =>
       h("a.nav", { href: id, "aria-current": id === place ? "page" : undefined }, h("span.nav-ico", icon(name)), h("span", text),
-        id === "approvals" && get("mine") > 0 && h("span.badge.ask", { title: `${get("mine")} wait for you` }, get("mine") > 99 ? "99+" : get("mine")))));
+        id === "approvals" && get("mine") > 0 && h("span.badge.ask", { title: `${get("mine")} for you` }, get("mine") > 99 ? "99+" : get("mine")))));
   };
   const drawEnd = () => {
     const me = get("me");

@@ -27,7 +27,7 @@ export function open(context) {
   const draw = () => {
     if (narrow || alone) {
       if (params.id) swap(element, right);
-      else swap(element, h("div.head", h("div", h("h1", "Approvals"), h("p.dim", lists ? (lists.mine.length ? `${many(lists.mine.length, "waits", "wait")} for you` : "nothing waits for you") : ""))), left);
+      else swap(element, h("div.head", h("div", h("h1", "Approvals"), h("p.dim", lists ? (!may("decide") ? `${many(lists.others.length, "question")} open` : lists.mine.length ? `${many(lists.mine.length, "waits", "wait")} for you` : "nothing waits for you") : ""))), left);
     } else swap(element, h("div.two", left, right));
   };
 

@@ -111,7 +111,14 @@ export class Question {
 
   // What is decided may be too large to be drawn at once. Until all of it was on the page, nobody can agree to it.
   #seen() {
-    if (this.behind !== unshown(this.shown)) this.#drawActs();
+    if (!this.unfolding && this.behind !== unshown(this.shown)) this.#drawActs();
+  }
+
+  #showAll() {
+    this.unfolding = true;
+    unfold(this.shown);
+    this.unfolding = false;
+    this.#drawActs();
   }
 
   #edited() {
@@ -186,7 +193,7 @@ export class Question {
     const voted = this.voted;
     const bad = ((this.errors ?? []).length > 0 && this.kind !== "ask") || this.behind > 0 || voted;
     const buttons = this.#choices().map(({ text, kind, key, name, does, needs }) => button(text, { kind, key: narrow ? undefined : key, name, onclick: does, disabled: needs && Boolean(bad) }));
-    const why = this.behind > 0 ? h("p.q-why", icon("warn"), h("span", "Not all of what you decide is on the page yet. ", h("button.link", { type: "button", onclick: () => { unfold(this.shown); this.#drawActs(); } }, "Show all of it"))) :
+    const why = this.behind > 0 ? h("p.q-why", icon("warn"), h("span", "Not all of what you decide is on the page yet. ", h("button.link", { type: "button", onclick: () => this.#showAll() }, "Show all of it"))) :
       voted && h("p.q-why", icon("check"), h("span", `You agreed ${ago(voted.at)}. ${counted(this.item)}`));
     const passes = button("Pass on…", { key: narrow ? undefined : "p", kind: narrow ? "plain" : "", onclick: () => this.#passOn() });
     if (narrow) return swap(this.acts, h("div", why, h("div.q-quick", button(this.note ? "Change the note" : "Add a note", { name: "note", kind: "plain", onclick: () => this.#noted() }), passes), h("div.q-buttons", { data: { of: String(buttons.length) } }, buttons)));
@@ -219,9 +226,9 @@ export class Question {
       { text: "It happened…", kind: "primary", key: "a", name: "check", does: () => this.#happened() },
     ];
     const data = this.changed ? { data: this.mine } : {};
-    const what = brief(item.schema, this.form ? this.mine : item.data, this.narrow ? 22 : 44);
+    const what = brief(item.schema, this.form ? this.mine : item.data, this.narrow ? 34 : 44);
     if (kind === "budget") {
-      const more = this.mine?.usd ? `Give ${dollars(this.mine.usd)} more` : `Give ${what || "more"}`;
+      const more = Number(this.mine?.usd) ? `Give ${dollars(Number(this.mine.usd))} more` : `Give ${what || "more"}`;
       return [{ text: "No more…", kind: "danger", key: "d", does: sure("No more?", { decision: "deny" }, { yes: "No more", says: "No further step begins, and the agent is told.", kind: "primary danger" }) },
         { text: more, kind: "primary", key: "a", name: "check", needs: true, does: sure(`${more}?`, { decision: "approve", ...data }, { yes: more }) }];
     }
