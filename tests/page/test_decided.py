@@ -107,6 +107,16 @@ def test_what_an_agent_calls_cut_is_shown(office, come):
         expect(page.locator(".q-shown")).to_contain_text("mallory")
 
 
+def test_what_cannot_be_seen_in_a_field_is_told_under_it(office, come):
+    question = ask(office, "show", '{"note": "pay \u202eallorym\u202c now"}', True, id="turned")
+    page = come().goto(f"/approvals/{question.id}", ".form")
+    told = page.locator(".turned")
+    expect(told).to_contain_text("pay ⟨U+202E⟩allorym⟨U+202C⟩ now")
+    assert told.bounding_box()["width"] > 300
+    page.fill("[aria-label=note]", "pay ana now")
+    expect(told).to_be_hidden()
+
+
 def test_who_agrees_twice_is_told_that_and_what_is_missing(office, come):
     question = ask(office, "show", '{"a": 1}', False, 2, id="twice")
     ana = come()

@@ -96,7 +96,7 @@ function kept(made, given, isGiven) {
 
 // An input shows what is in it in its own way, which others may have turned or hidden: what cannot be seen is told beside it.
 function plainly(input) {
-  const told = h("p.hint.unseen", { hidden: true });
+  const told = h("p.hint.turned", { hidden: true });
   const tell = () => {
     const marked = shown(input.value);
     told.hidden = marked === input.value.replaceAll("\r", "");
