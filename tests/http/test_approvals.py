@@ -126,7 +126,10 @@ async def test_a_moment_keeps_its_microseconds(site):
 @on_a_server
 async def test_nothing_is_for_a_token_that_may_not_decide(site):
     """Neither in the list of what is the caller's, nor among what needs a person."""
-    eve, ana = await bearer(site, "eve", groups=["editors"], scopes=["read"]), await bearer(site, "ana", groups=["editors"])
+    eve, ana = (
+        await bearer(site, "eve", groups=["editors"], scopes=["read"]),
+        await bearer(site, "ana", groups=["editors"]),
+    )
     await asked(site, "publish", "draft")
     assert (await site.get("/api/approvals?mine=true", **eve))["approvals"] == []
     assert len((await site.get("/api/approvals", **eve))["approvals"]) == 1

@@ -29,7 +29,8 @@ OBJECT = {
     "properties": {
         "at": {"type": "string", "format": "date-time"}, "days": {"type": "integer", "minimum": 1, "maximum": 2**70},
         "rate": {"type": "number"}, "note": {"type": "string"}, "groups": {"type": "array", "items": {"enum": ["a", "b", "c"]}},
-        "ids": {"type": "array", "items": {"type": "integer"}}, "plan": {"enum": ["x", "y"]}, "late": {"type": "boolean", "default": True},
+        "ids": {"type": "array", "items": {"type": "integer"}}, "plan": {"enum": ["x", "y"]},
+        "late": {"type": "boolean", "default": True},
         "constructor": {"type": "string"}, "of": {"type": "object", "properties": {"n": {"type": "number"}}},
         "rows": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "number"}}}},
     },
@@ -82,7 +83,16 @@ def test_a_choice_more_keeps_the_order_and_what_was_not_offered(read):
 
 def test_all_that_is_decided_is_shown(read):
     told = read(OBJECT, VALUE)["told"]
-    for part in ("outside", "other", "neither", "keep", "mallory", "1e400", "12345678901234567890", "07:00:00.123456+01:00"):
+    for part in (
+        "outside",
+        "other",
+        "neither",
+        "keep",
+        "mallory",
+        "1e400",
+        "12345678901234567890",
+        "07:00:00.123456+01:00",
+    ):
         assert part in told, part
 
 
@@ -97,7 +107,10 @@ def test_what_was_edited_must_fit(read):
 def test_a_moment_without_a_zone_stays_without_one(read):
     schema = {"type": "string", "format": "date-time"}
     assert read(schema, '"2026-11-17T07:00:00"')["sent"] == '"2026-11-17T07:00:00"'
-    assert read(schema, '"2026-11-17T07:00:00"', {"What is decided": "2026-11-17T08:00"})["sent"] == '"2026-11-17T08:00:00"'
+    assert (
+        read(schema, '"2026-11-17T07:00:00"', {"What is decided": "2026-11-17T08:00"})["sent"]
+        == '"2026-11-17T08:00:00"'
+    )
     assert read(schema, '"when it rains"')["sent"] == '"when it rains"'
 
 
@@ -118,13 +131,15 @@ def test_a_dictionary_of_single_values_has_a_row_for_each(read):
     assert read({"type": "object"}, value, click="yes")["sent"] == value.replace("false", "true")
     assert read({"type": "object"}, value, click="Edit as JSON")["sent"] == value
     assert read({"type": "object"}, value, {"amount": "ten"})["errors"] == ["ten is no number"]
-    assert read({"type": "object"}, '{"a":{"b":1.0}}', {"What is decided, as JSON": '{"a": 12345678901234567891}'})["sent"] == (
-        '{"a":12345678901234567891}'
-    )
+    assert read({"type": "object"}, '{"a":{"b":1.0}}', {"What is decided, as JSON": '{"a": 12345678901234567891}'})[
+        "sent"
+    ] == ('{"a":12345678901234567891}')
 
 
 def test_characters_that_cannot_be_seen_are_told_beside_their_field(read):
     schema = {"type": "object", "properties": {"note": {"type": "string"}}}
-    assert "pay ⟨U+202E⟩allorym⟨U+202C⟩ now" in read(schema, json.dumps({"note": "pay \u202eallorym\u202c now"}))["told"]
+    assert (
+        "pay ⟨U+202E⟩allorym⟨U+202C⟩ now" in read(schema, json.dumps({"note": "pay \u202eallorym\u202c now"}))["told"]
+    )
     assert "a⟨U+200B⟩b" in read({}, json.dumps(["a\u200bb"], ensure_ascii=False))["told"]
     assert "cannot be seen" not in read(schema, json.dumps({"note": "Größe 👩‍👩‍👧\r\n"}))["told"]
