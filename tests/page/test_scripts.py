@@ -36,6 +36,8 @@ def test_no_script_makes_markup_or_code_of_a_text(script):
         assert not re.search(pattern, text), f"{script.name}: {why}"
     if script.name != "dom.js":
         assert not re.search(r"\bcreateElement(NS)?\b", text), f"{script.name}: elements are made in dom.js"
+        raw = re.findall(r"\.textContent = (?=.*(?:error|model_name|response|answer)\b).*", text)
+        assert not raw, f"{script.name}: what others wrote is shown by dom.js, which marks what cannot be seen: {raw}"
 
 
 def test_no_style_is_in_the_markup_and_no_colour_outside_the_tokens():

@@ -106,7 +106,7 @@ export function head(model, acts) {
         return false;
       }
       const answer = await write(model.url("send"), { topic: topic.value.trim(), value: parsed(body.value) });
-      if (!answer.ok) return (said.textContent = `${answer.error.message} ${answer.error.hint ?? ""}`), false;
+      if (!answer.ok) return swap(said, `${answer.error.message} ${answer.error.hint ?? ""}`), false;
       toast(`The message is in the inbox of ${model.id}`);
       return true;
     } });
@@ -142,7 +142,7 @@ export function head(model, acts) {
       if (id.value.trim()) asked.id = id.value.trim();
       if (call && instead === "same") asked.replace = { [call.key]: parsed(result.value) };
       const answer = await write(model.url("fork"), asked);
-      if (!answer.ok) return (said.textContent = `${answer.error.message} ${answer.error.hint ?? ""}`), false;
+      if (!answer.ok) return swap(said, `${answer.error.message} ${answer.error.hint ?? ""}`), false;
       return answer.data.run;
     } });
     if (made?.id) acts.go(path("compare", { a: model.id, b: made.id }));

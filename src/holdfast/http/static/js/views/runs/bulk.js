@@ -1,6 +1,6 @@
 // Many runs at once: a bar at the bottom while rows are chosen, and the dialogs that ask before something ends.
 
-import { h, path } from "../../dom.js";
+import { h, path, retext } from "../../dom.js";
 import { write } from "../../api.js";
 import { ask, button, problem, toast } from "../../parts.js";
 import { count, many } from "../../say.js";
@@ -56,7 +56,7 @@ async function carryOut(action, { chosen, all, size }) {
       }
       const answer = await write("api/runs/bulk", { ...body, reason: reason.value });
       if (answer.ok) return answer;
-      wrong.textContent = answer.error.code === "changed" ? `More runs fit by now: ${answer.error.message}` : answer.error.message;
+      retext(wrong, answer.error.code === "changed" ? `More runs fit by now: ${answer.error.message}` : answer.error.message);
       return false;
     },
   });
