@@ -49,9 +49,10 @@ def ana(place, browser):
     visitor.leave()
 
 
-def events_of(place, run):
+def events_of(place, run, dropped=False):
     asked = urllib.request.Request(
-        f"{place.address}/api/runs/{run}/events?limit=1000", headers={"Authorization": f"Bearer {place.tokens['ana']}"}
+        f"{place.address}/api/runs/{run}/events?limit=1000{'&dropped=true' if dropped else ''}",
+        headers={"Authorization": f"Bearer {place.tokens['ana']}"},
     )
     with urllib.request.urlopen(asked) as answer:
         return json.load(answer)["events"]
@@ -146,6 +147,34 @@ async def at_least(hf, id, steps):
     async with asyncio.timeout(60):
         while (await hf.get(id).info()).spent.usd < sum(range(steps + 1)) / 100 - 1e-6:
             await asyncio.sleep(0.02)
+
+
+def test_a_run_that_is_retried_by_somebody_else_is_followed_on(place, ana):
+    """What it does after its failure comes by itself, as often as it is retried."""
+    if not any("worker" in each.args and each.poll() is None for each in place.processes):
+        place.worker("leaper", "lives.py")
+    place.act(lambda hf: served(hf, "leaper"))
+    place.hold.touch()
+    place.act(lambda hf: hf.start("leaper", "far", id="leap-1"))
+    page = ana.goto("/runs/leap-1", ".run-title")
+    expect(page.locator(".run-state")).to_have_text("failed")
+    for _ in range(2):
+        events = place.act(lambda hf: again(hf, "leap-1"))
+        expect(page.locator(".tab[data-id=journal] .badge")).to_have_text(str(events), timeout=15_000)
+        expect(page.locator(".run-state")).to_have_text("failed")
+    place.hold.unlink()
+    place.act(lambda hf: again(hf, "leap-1"))
+    expect(page.locator(".run-state")).to_have_text("completed", timeout=15_000)
+    assert journal(page, "leap-1") == [
+        [event["seq"], event["kind"], event["key"] or ""] for event in events_of(place, "leap-1", dropped=True)
+    ]
+
+
+async def again(hf, id):
+    """Retry a run, and wait until it has ended again; how many events it has then."""
+    run = hf.get(id)
+    await run.retry(by="bo")
+    return (await run.wait("completed", "failed")).events
 
 
 # Old runs, of every kind of event
