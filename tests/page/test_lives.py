@@ -170,6 +170,27 @@ def test_a_run_that_is_retried_by_somebody_else_is_followed_on(place, ana):
     ]
 
 
+def test_of_a_fork_it_is_said_which_results_it_has_and_which_it_paid_for_again(place, ana):
+    if not any("worker" in each.args and each.poll() is None for each in place.processes):
+        place.worker("forker", "lives.py")
+    place.act(lambda hf: served(hf, "tally"))
+    place.act(forked)
+    page = ana.goto("/compare?a=five&b=five-again", ".cmp-same")
+    told = r"5 calls are the same count: B has the results of 3 from A and paid nothing for them; 2 were made again, for \$0\.09 and \d"
+    expect(page.locator(".cmp-same")).to_have_text(re.compile(told))
+    page.click(".cmp-same")
+    expect(page.locator(".cmp-half[data-of=B]:has-text('from A, not paid again')")).to_have_count(3)
+    ana.goto("/compare?a=five-again&b=five", ".cmp-same")
+    expect(page.locator(".cmp-same")).to_contain_text("A has the results of 3 from B")
+
+
+async def forked(hf):
+    run = await hf.start("tally", 5, id="five")
+    await run.wait("completed")
+    fork = await run.fork(at="count#3", effects="new", id="five-again")
+    await fork.wait("completed")
+
+
 async def again(hf, id):
     """Retry a run, and wait until it has ended again; how many events it has then."""
     run = hf.get(id)
