@@ -191,6 +191,21 @@ async def forked(hf):
     await fork.wait("completed")
 
 
+def test_a_fleet_without_a_worker_says_since_when(place, ana):
+    """Nothing that a dead worker said last is shown as if it were so now."""
+    worker = place.worker("lonely", "lives.py")
+    place.act(lambda hf: served(hf, "tally"))
+    for each in (worker, *place.processes):
+        if "worker" in each.args:
+            each.kill()
+            each.wait()
+    page = ana.goto("/fleet", ".numbers")
+    expect(page.locator(".head [role=status]")).to_have_text(
+        re.compile(r"There has been no sign of any worker since \d\d:\d\d:\d\d, for \d.*; nothing is due")
+    )
+    expect(page.locator(".number").first).to_have_text(re.compile(r"Steps a second0\.0no sign of any worker"))
+
+
 async def again(hf, id):
     """Retry a run, and wait until it has ended again; how many events it has then."""
     run = hf.get(id)
