@@ -85,8 +85,13 @@ def test_a_run_begun_from_the_form_is_torn_before_ones_eyes_and_goes_on(place, a
     page.evaluate(WATCH, ".pill")
     doomed.kill()
     doomed.wait()
+    expect(page.locator(".run-state")).to_have_text("interrupted")  # nobody has taken it over yet
+    expect(page.locator(".fault")).to_contain_text(
+        re.compile(r"There is no sign of its worker doomed.*Its process was found dead at \d\d:\d\d:\d\d")
+    )
     place.worker("saviour", "lives.py")
     expect(page.locator(".pill")).to_have_count(1, timeout=30_000)
+    expect(page.locator(".fault")).to_have_count(0)
     seen, late = page.evaluate("[window.seen, window.late]")
     place.hold.unlink()
     expect(page.locator(".run-state")).to_have_text("completed")
@@ -94,12 +99,13 @@ def test_a_run_begun_from_the_form_is_torn_before_ones_eyes_and_goes_on(place, a
     (torn,) = (event for event in events if event["kind"] == "run.interrupted")
     claimed = page.evaluate("text => Date.parse(text)", torn["at"])
     assert 0 <= seen - claimed < 2_000 + late, (seen - claimed, late)
-    before = page.evaluate("text => Date.parse(text)", events[torn["seq"] - 1]["at"])
+    recorded = page.evaluate("text => Date.parse(text)", events[torn["seq"] - 1]["at"])
+    before = max(recorded, *(call["began"] for call in torn["data"]["open"]))  # its last sign
     spoken = page.evaluate(
         "async ms => (await import('/static/js/time.js')).spoken(ms)", round(claimed) - round(before)
     )
     told = page.locator(".pill").get_attribute("aria-label")
-    assert told == f"interruption: doomed was gone, saviour went on after {spoken}"
+    assert told == f"interruption: doomed was gone, saviour went on within {spoken}"
     lost = [each for each in names(page) if each.startswith("dive")]
     assert len(lost) == 3
     assert all(re.fullmatch(r"dive \d, lost with its process at [\d:]+, ran again, done in .*", each) for each in lost)

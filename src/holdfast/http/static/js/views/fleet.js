@@ -154,7 +154,7 @@ export function open(context) {
       if (killed) {
         const wide = edge(right, top - 3, bottom + 3, { seed, tooth: 4 });
         made.append(s("path.gap", { d: between(wide, moved(wide, 5)) }), s(`path.rip${each.how === "lease" ? ".ask" : ""}`, { d: line(wide) }), s("path.held", { d: `M${right - 2} ${top + 9.5}h20` }));
-        says(each.moved ? `${many(each.moved, "run")} went on${each.after_ms === null || each.after_ms === undefined ? "" : ` in ${spoken(each.after_ms)}`}` : "it carried no run", right + 24);
+        says(each.moved ? `${many(each.moved, "run")} went on${each.after_ms === null || each.after_ms === undefined ? "" : ` within ${spoken(each.after_ms)}`}` : "it carried no run", right + 24);
       } else if (!each.alive) {
         made.append(s("path.shut", { d: `M${right} ${top - 2}V${bottom + 2}` }));
         says(each.moved ? `${many(each.moved, "run")} handed over` : "handed over none", right + 10);
@@ -188,7 +188,7 @@ export function open(context) {
     swap(element,
       h("div.head", h("div", h("nav.crumbs", { "aria-label": "Path" }, h("a", { href: "fleet" }, "Fleet"), icon("right"), h("span", "Worker")), h("h1.mono", worker)), each ? h("div.acts", state(each)) : null),
       !each ? h("section.panel.small-panel", h("p.strong", "No worker of the last day has this name."), h("p.dim", "Workers that are gone are kept here for a day. Runs that it carried name it in their journals.")) : h("dl.panel.numbers.of-one",
-        fact("Version", each.version ?? "–", each.agents?.length ? each.agents.map((agent) => (typeof agent === "string" ? agent : agent.name)).join(", ") : ""), live ? fact("Runs", `${count(live.running ?? 0)}`, live.limit ? `of ${count(live.limit)}` : "") : fact("Left", count(gone.moved ?? 0), gone.after_ms === null || gone.after_ms === undefined ? "runs" : `runs, which went on in ${spoken(gone.after_ms)}`),
+        fact("Version", each.version ?? "–", each.agents?.length ? each.agents.map((agent) => (typeof agent === "string" ? agent : agent.name)).join(", ") : ""), live ? fact("Runs", `${count(live.running ?? 0)}`, live.limit ? `of ${count(live.limit)}` : "") : fact("Left", count(gone.moved ?? 0), gone.after_ms === null || gone.after_ms === undefined ? "runs" : `${gone.moved === 1 ? "run, which" : "runs, which"} went on within ${spoken(gone.after_ms)}`),
         live ? fact("Last beat", `${age(live.seen_at)} ago`, `began ${age(live.started_at)} ago`) : fact("Gone", minute(gone.at), gone.how === "dead" ? "its lock was free: the process was dead" : gone.how === "lease" ? "its lease ended: it did not answer" : "it drained and left"), fact("Queues", (each.queues ?? ["default"]).join(", ") || "all", live?.steps_1m === undefined || live?.steps_1m === null ? "" : `${count(live.steps_1m)} steps in a minute`)),
       live ? h("section.panel.small-panel", h("header.sub", h("h2", "Carries now"), h("span.dim", many(carried.length, "run"))), carried.length ? h("ul.rates", carried.map((run) => h("li", h("div", runLink(run.id), " ", sentence(happens(run))), standing(stands(run))))) : h("p.dim", "nothing")) : null,
       h("section.panel.small-panel", h("h2", "Its last words"), h("p.dim", "are in its own log, where its process ran. The store keeps what runs did, not what processes printed.")));

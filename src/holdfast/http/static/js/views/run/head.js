@@ -1,10 +1,11 @@
 // The head of a run: whose it is, how it stands, what one can do to it, six facts, and what went wrong.
 
-import { write } from "../../api.js";
+import { read, write } from "../../api.js";
 import { h, path, swap } from "../../dom.js";
 import { ask, button, choice, copied, copier, icon, menu, meter, pieces, problem, runLink, sentence, standing, toast } from "../../parts.js";
-import { age, command, count, day, dollars, exact, happens, many, minute, ms, now, spoken, stands } from "../../say.js";
+import { age, clock, command, count, day, dollars, exact, happens, many, minute, ms, now, spoken, stands } from "../../say.js";
 import { get, may } from "../../store.js";
+import { worker as workerName } from "../../workers.js";
 import { planOf } from "./details.js";
 
 const FINISHED = new Set(["completed", "failed", "cancelled", "moved"]);
@@ -177,9 +178,10 @@ export function head(model, acts) {
   // What went wrong, and what mends it
 
   function drawBox() {
-    const { info } = model, stamp = `${info.status} ${info.reason} ${info.error} ${info.waits_for} ${info.stopping}`;
+    const { info } = model, stamp = `${info.status} ${info.reason} ${info.error} ${info.waits_for} ${info.stopping} ${info.worker_gone} ${info.worker}`;
     if (stamp === boxed) return;
     boxed = stamp;
+    if (info.worker_gone) return void lostWorker();
     if (info.status === "failed") {
       const trace = info.failure?.traceback;
       return void swap(box, h("div.fault.bad", icon("warn"), h("div", h("p.strong.bad-ink", info.failure ? `${info.failure.type}: ${info.failure.message}` : info.error), trace ? h("details", h("summary", "Traceback"), h("pre.trace", trace)) : null), may("write") ? button("Retry…", { name: "again", kind: "small", onclick: retry }) : null));
@@ -191,6 +193,14 @@ export function head(model, acts) {
       return void swap(box, h("div.fault.stop", icon("warn"), h("div", h("p.strong", `It waits for a worker with ${code}`), h("p", "No live worker serves it. Start one: ", h("code", start))), copier(start, "Copy the command")));
     }
     swap(box);
+  }
+
+  /** Between the end of a process and the moment when another takes over. Since when there is no sign of it, the fleet knows. */
+  async function lostWorker() {
+    const { info } = model, served = info.waits_for !== "worker", since = h("span", `Its last record was made at ${clock(info.updated_at)}.`);
+    swap(box, h("div.fault.stop", icon("tear"), h("div", h("p.strong", `There is no sign of its worker ${workerName(info.worker) ?? ""}`), h("p", since, ` What was done stays done; ${served ? "another worker takes the run over." : "no live worker has its code, so it waits for one."}`))));
+    const fleet = may("all") ? await read("api/fleet") : null, gone = fleet?.ok && (fleet.data.lost.find((each) => each.id === info.worker) ?? fleet.data.workers.find((each) => each.id === info.worker));
+    if (gone) swap(since, gone.seen_at ? `It last said that it is there at ${clock(gone.seen_at)}.` : `Its process was found ${gone.how === "dead" ? "dead" : "to stand still"} at ${clock(gone.at)}.`);
   }
 
   return { element, draw, fork, pauseOrResume: () => (model.info?.status === "paused" ? resume() : null), again: () => (!may("write") ? false : model.info?.status === "failed" ? retry() : model.info?.status === "paused" ? resume() : false), more: () => buttons.querySelector(".square")?.click() };

@@ -146,7 +146,7 @@ export class Run {
     const { tears } = journal, began = ms(this.info.started_at) ?? ms(this.info.created_at);
     await Promise.all(tears.slice(-TEARS).map(async (tear) => {
       const answer = await read(this.url("events", { before: tear.seq, limit: 1 }));
-      if (answer.ok && answer.data.events.length) tear.from = ms(answer.data.events[0].at);
+      if (answer.ok && answer.data.events.length) tear.from = Math.max(ms(answer.data.events[0].at), tear.sign);
       tear.readBack = null;
     }));
     journal.carriers = [...tears, null].map((tear, nth) => ({ owner: tear?.owner ?? tears[nth - 1]?.by ?? this.info.worker, epoch: tear?.epoch ?? null, from: tears[nth - 1]?.to ?? began, to: tear?.from ?? ms(this.info.finished_at) ?? journal.lastAt ?? began, ends: tear ? "killed" : "now" }));
@@ -164,8 +164,11 @@ export class Run {
       after: this.journal.next,
       types: ["open"],
       tells: (data, type) => {
-        if (type === "open") this.showOpen(data.open ?? data);
-        else this.hear(data);
+        if (type !== "open") this.hear(data);
+        else {
+          this.showOpen(data.open ?? data);
+          this.soon(AGAIN_MS); // nobody says what runs any more when a process is gone
+        }
         this.changed("live");
       },
       over: async (why, error) => {
