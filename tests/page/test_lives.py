@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import shlex
 import signal
 import urllib.request
 
@@ -210,6 +211,24 @@ def test_a_fleet_without_a_worker_says_since_when(place, ana):
         re.compile(r"There has been no sign of any worker since \d\d:\d\d:\d\d, for \d.*; nothing is due")
     )
     expect(page.locator(".number").first).to_have_text(re.compile(r"Steps a second0\.0no sign of any worker"))
+
+
+def test_what_the_form_starts_is_a_command_that_starts_the_same(place, ana):
+    place.worker("form", "lives.py")
+    place.act(lambda hf: served(hf, "expedition"))
+    page = ana.goto("/agents/expedition", "form.start")
+    page.fill("form.start [aria-label=where]", "it's cold")
+    page.fill("form.start [aria-label=divers]", "0")
+    page.fill("#start-id", "by-hand")
+    page.fill("#start-labels", "team=night, desk=nature")
+    page.fill("form.start [aria-label='Budget in dollars']", "2")
+    page.click("details.as summary")
+    words = shlex.split(page.locator("details.as pre").inner_text().partition("\n\n")[0].replace("\\\n", " "))
+    assert words[:3] == ["holdfast", "start", "expedition"]
+    place.run(*words[1:])
+    info = place.act(lambda hf: hf.get("by-hand").wait("completed"))
+    assert (info.labels, info.budget.usd) == ({"team": "night", "desk": "nature"}, 2)
+    assert place.act(lambda hf: hf.get("by-hand").result()) == "it's cold: 0 dives"
 
 
 async def again(hf, id):

@@ -143,7 +143,7 @@ export const soon = (at) => (day(at) === day(now()) ? minute(at) : `${day(at).sp
 /** A sentence as text. */
 export const flat = (pieces) => pieces.map(([text]) => shown(text)).join("");
 
-/** How old a run is, or how long it took. */
+/** How long a run took, or has been there so far. */
 export const span = (run) => spoken((ms(run.finished_at) ?? now()) - ms(run.created_at));
 
 /** People and groups, in words: 'you, it-admins'. */
