@@ -88,7 +88,7 @@ function drawDoors(triggers, errors, look) {
 
 function drawTold(notifications, act, look) {
   const head = h("header.sub.pad", h("h2", "Notifications"), h("span.dim", notifications.length ? many(notifications.length, "notification") : "none"));
-  if (!notifications.length) return [head, h("p.pad.dim", h("code", "hf.notify(…)"), " and ", h("code", "holdfast notifications"), " have a web address, a chat or a mailbox told of what happens.")];
+  if (!notifications.length) return [head, h("p.pad.dim", h("code", "hf.notify(…)"), " and ", h("code", "holdfast notify"), " have a web address, a chat or a mailbox told of what happens.")];
   const at = (each, ...more) => path("api", "notifications", each.name, ...more);
   return [head, listed([["Notification"], ["Of"], ["Last"], ["Waiting", "num"], ["Dead", "num"], ["Sent, 30 d", "num"], ["", "acts-cell"]], notifications.map((each) => [each.name,
     [h("span.strong", each.name), each.state === "paused" && [" ", chip("paused", "stop", "pause")], h("p.dim", each.url)],
