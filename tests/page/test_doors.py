@@ -13,11 +13,12 @@ import holdfast
 
 pytestmark = pytest.mark.slow
 
-TOKEN = "a-token-of-the-shop"  # noqa: S105 - of this test alone
+TOKEN = "a-token-of-the-shop"
 
 # What stands further right than the screen.
 CUT = """
-() => [...document.querySelectorAll("main *")].filter((each) => each.getBoundingClientRect().right > innerWidth + 1).map((each) => each.outerHTML.slice(0, 80))
+() => [...document.querySelectorAll("main *")]
+  .filter((each) => each.getBoundingClientRect().right > innerWidth + 1).map((each) => each.outerHTML.slice(0, 80))
 """
 
 
@@ -30,7 +31,9 @@ def place(tmp_path, monkeypatch):
         made.worker("porter", "doors.py")
         made.act(lambda hf: until(hf, workers=1))
         for text in ("three kettles", "a lamp"):
-            came = urllib.request.Request(f"{made.address}/hooks/orders", text.encode(), {"Authorization": f"Bearer {TOKEN}"})
+            came = urllib.request.Request(
+                f"{made.address}/hooks/orders", text.encode(), {"Authorization": f"Bearer {TOKEN}"}
+            )
             urllib.request.urlopen(came).close()
         made.act(prepared)
         yield made
@@ -52,7 +55,9 @@ def test_a_delivery_that_failed_says_why_and_is_tried_again_or_let_be(place, bro
     visitor = Visitor(browser, place.address, place.tokens["ana"])
     page = visitor.goto("/schedules", "tr[data-row=orders]")
     expect(page.locator("tr[data-row=orders]")).to_contain_text("ValueError: the order names no customer")
-    expect(page.locator("tr[data-row=desk]")).to_contain_text(re.compile(r"http://127\.0\.0\.1:9.*run\.failed, approval", re.DOTALL))
+    expect(page.locator("tr[data-row=desk]")).to_contain_text(
+        re.compile(r"http://127\.0\.0\.1:9.*run\.failed, approval", re.DOTALL)
+    )
     page.click("tr[data-row=orders] button:has-text('Deliveries…')")
     items = page.locator("dialog .deliveries > li")
     expect(items).to_have_count(2)
@@ -63,7 +68,7 @@ def test_a_delivery_that_failed_says_why_and_is_tried_again_or_let_be(place, bro
     expect(page.locator("dialog .deliveries .chip:has-text('let be')")).to_have_count(1)
     place.hold.unlink()
     page.locator("dialog .deliveries button:has-text('Try again')").click()
-    run = place.act(lambda hf: only(hf))
+    run = place.act(only)
     page.keyboard.press("Escape")
     page.click("tr[data-row=orders] button:has-text('Deliveries…')")
     expect(kettles.or_(lamp).locator(f"a:has-text('{run}')")).to_be_visible()

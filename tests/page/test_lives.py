@@ -183,7 +183,10 @@ def test_of_a_fork_it_is_said_which_results_it_has_and_which_it_paid_for_again(p
     place.act(lambda hf: served(hf, "tally"))
     place.act(forked)
     page = ana.goto("/compare?a=five&b=five-again", ".cmp-same")
-    told = r"5 calls are the same count: B has the results of 3 from A and paid nothing for them; 2 were made again, for \$0\.09 and \d"
+    told = (
+        r"5 calls are the same count: B has the results of 3 from A and paid nothing for them; "
+        r"2 were made again, for \$0\.09 and \d"
+    )
     expect(page.locator(".cmp-same")).to_have_text(re.compile(told))
     page.click(".cmp-same")
     expect(page.locator(".cmp-half[data-of=B]:has-text('from A, not paid again')")).to_have_count(3)
