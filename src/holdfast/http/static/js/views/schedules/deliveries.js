@@ -10,6 +10,14 @@ import { cut } from "../../text.js";
 const LONGEST = 20_000, MOST = 50;
 const LOOKS = { dead: ["dead", "bad", "cross"], new: ["waits", "ask", "clock"], done: ["done", "kelp", "check"] };
 
+/** What was done about a delivery, in the command line's words. */
+function done(did) {
+  if (did.start) return [did.was_there ? "was there: " : "started: ", runLink(did.start)];
+  if (did.send) return [`sent ${did.topic} to `, runLink(did.send)];
+  if (did.decide) return `decided ${did.decide} for ${did.by}`;
+  return "gather" in did ? "gathered with others" : "";
+}
+
 /** Show them in a dialog. `of` is "triggers" or "notifications"; what is dead stands first. */
 export async function deliveries(of, name, title) {
   const list = h("ul.refusals.deliveries"), wrong = h("div");
@@ -31,7 +39,7 @@ export async function deliveries(of, name, title) {
     return h("li", h("div.delivery", chip(word, look, sign), h("span.mono.cut", { title: each.id }, each.id), h("span.dim.nowrap", `${age(each.received_at)} ago`)),
       each.error ? h("p.bad-ink", each.error) : null,
       each.attempts ? h("p.dim", `failed ${many(each.attempts, "time")}${each.status === "new" ? due : ""}`) : null,
-      each.outcome.length ? h("p.dim", each.outcome.map((did) => [runLink(did.run ?? "", { text: did.run ?? JSON.stringify(did) }), " "])) : null,
+      each.outcome.map((did) => h("p.dim", done(did))),
       of === "triggers" ? body(each) : null,
       each.status === "dead" && may("write") ? h("div.row-acts", of === "triggers" ? button("Dismiss", { kind: "small", title: "Let it be: nothing is done about it", onclick: () => act("dismiss", { delivery: each.id }) }) : null, button("Try again", { kind: "small", name: "again", onclick: () => act("replay", again) })) : null);
   }
