@@ -26,7 +26,7 @@ export function open(context) {
   };
   const fill = async () => {
     const [schedules, triggers, notifications] = await Promise.all([read("api/schedules"), read("api/triggers"), read("api/notifications")]);
-    const rows = triggers.ok ? triggers.data.triggers : [];
+    const rows = triggers.ok ? triggers.data.triggers.filter((each) => each.kind !== "schedule") : [];
     swap(times, schedules.ok ? drawTimes(schedules.data.schedules, act) : problem(schedules.error, fill));
     swap(doors, triggers.ok ? drawDoors(rows, await errorsOf(rows), look) : problem(triggers.error, fill));
     swap(told, notifications.ok ? drawTold(notifications.data.notifications, act, look) : problem(notifications.error, fill));
