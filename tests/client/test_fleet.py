@@ -160,3 +160,11 @@ async def test_what_is_lacking_and_what_is_paused_is_told(store_url: str) -> Non
         assert (fleet.store.kind, fleet.store.runs) == (kind, 4)
         assert fleet.store.bytes > 0
         assert fleet.store.events >= 3
+
+
+async def test_the_store_is_named_once_without_its_folder(tmp_path, monkeypatch):
+    """Also where its URL has no folder."""
+    monkeypatch.chdir(tmp_path)
+    for url in ("sqlite:hold.db", f"sqlite:{tmp_path}/hold.db"):
+        async with holdfast.open(url) as hf:
+            assert (await hf.fleet()).store.where == "sqlite:hold.db"

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { compared, lines, readable, words } from "../../src/holdfast/http/static/js/difference.js";
+import { compared, lines, paid, readable, words } from "../../src/holdfast/http/static/js/difference.js";
 
 test("what both have is said once, in order", () => {
   assert.deepEqual(compared(["a", "b", "c"], ["a", "x", "c"]), [["=", ["a"]], ["-", ["b"]], ["+", ["x"]], ["=", ["c"]]]);
@@ -34,4 +34,10 @@ test("names of a value are compared in one order", () => {
 test("texts that are too long to compare by word still come out whole", () => {
   const one = Array.from({ length: 5000 }, (_, nth) => `a${nth}`), other = Array.from({ length: 5000 }, (_, nth) => `b${nth}`);
   assert.deepEqual(compared(["x", ...one], ["x", ...other]).map(([sign, items]) => [sign, items.length]), [["=", 1], ["-", 5000], ["+", 5000]]);
+});
+
+test("a fork paid for the calls behind the point where it began, although the same came of them", () => {
+  const calls = [{ seq: 0, usd: 0.5, ms: 900 }, { seq: 4, usd: 0.25, ms: 2000 }, { seq: 6, usd: 0, ms: null }];
+  assert.deepEqual(paid(calls, 4), { reused: 1, again: 2, usd: 0.25, ms: 2000 });
+  assert.deepEqual(paid(calls, 9), { reused: 3, again: 0, usd: 0, ms: 0 });
 });

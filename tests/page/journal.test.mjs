@@ -138,3 +138,10 @@ test("what ran last is known although nobody said it any more when the process w
   journal.showOpen([{ key: "b#0", name: "b", input: "", attempt: 1, began: at(9) }]);
   assert.deepEqual(journal.call("b#0").tries.map((each) => each.how), ["lost"], "while it runs again its lost attempt is there");
 });
+
+test("a step that was begun is a sign of its process: the gap is counted from there", () => {
+  const journal = folded(["step.completed", "a#0", step("a", { began: at(0), worker: "fox" }), 2],
+    ["run.interrupted", null, { owner: "fox", epoch: 1, by: "owl", how: "dead", open: [{ key: "b#0", attempt: 1, began: at(8) }] }, 9, 2]);
+  assert.deepEqual([journal.tears[0].from - T0, journal.tears[0].to - T0, journal.tears[0].lost], [8000, 9000, ["b#0"]]);
+  assert.deepEqual(journal.carriers.map((each) => [each.owner, each.to - T0]), [["fox", 8000], ["owl", 9000]]);
+});

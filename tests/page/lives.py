@@ -48,6 +48,19 @@ async def tally(to: int) -> int:
     return to
 
 
+@holdfast.step
+async def leap(how: str) -> str:
+    if HOLD.exists():  # noqa: ASYNC240 - a look at a file in memory
+        raise ValueError("it is too far")
+    return f"{how}, and over"
+
+
+@holdfast.agent
+async def leaper(how: str) -> str:
+    """Fails for as long as a test holds it, and goes on when it is retried."""
+    return await leap(how)
+
+
 @holdfast.agent
 async def asks(name: str) -> str:
     return "yes" if await holdfast.approve(f"May {name} go on?", show={"name": name}) else "no"

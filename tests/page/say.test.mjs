@@ -17,9 +17,9 @@ test("amounts", () => {
   assert.equal(progress({ done: 4, total: 7, text: "writes" }), "4 of 7, writes");
 });
 
-test("a run stands in one of eleven ways, by what it waits for", () => {
+test("a run stands in one of a dozen ways, by what it waits for", () => {
   const ways = [
-    [{}, "running"], [{ status: "waiting", waits_for: "message" }, "waiting"], [{ status: "waiting", waits_for: "person" }, "asks"],
+    [{}, "running"], [{ worker: "fox", worker_gone: true, waits_for: "worker" }, "interrupted"], [{ status: "waiting", waits_for: "message" }, "waiting"], [{ status: "waiting", waits_for: "person" }, "asks"],
     [{ status: "waiting", waits_for: "person", doing: { kind: "question", name: "in_doubt" } }, "in doubt"],
     [{ status: "waiting", waits_for: "retry" }, "retrying"], [{ doing: { kind: "retry" } }, "retrying"], [{ status: "ready", waits_for: "worker" }, "no worker"],
     [{ status: "ready" }, "ready"], [{ status: "paused" }, "paused"], [{ status: "completed" }, "completed"], [{ status: "failed" }, "failed"],

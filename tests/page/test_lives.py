@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import shlex
 import signal
 import urllib.request
 
@@ -49,9 +50,10 @@ def ana(place, browser):
     visitor.leave()
 
 
-def events_of(place, run):
+def events_of(place, run, dropped=False):
     asked = urllib.request.Request(
-        f"{place.address}/api/runs/{run}/events?limit=1000", headers={"Authorization": f"Bearer {place.tokens['ana']}"}
+        f"{place.address}/api/runs/{run}/events?limit=1000{'&dropped=true' if dropped else ''}",
+        headers={"Authorization": f"Bearer {place.tokens['ana']}"},
     )
     with urllib.request.urlopen(asked) as answer:
         return json.load(answer)["events"]
@@ -84,8 +86,13 @@ def test_a_run_begun_from_the_form_is_torn_before_ones_eyes_and_goes_on(place, a
     page.evaluate(WATCH, ".pill")
     doomed.kill()
     doomed.wait()
+    expect(page.locator(".run-state")).to_have_text("interrupted")  # nobody has taken it over yet
+    expect(page.locator(".fault")).to_contain_text(
+        re.compile(r"There is no sign of its worker doomed.*Its process was found dead at \d\d:\d\d:\d\d")
+    )
     place.worker("saviour", "lives.py")
     expect(page.locator(".pill")).to_have_count(1, timeout=30_000)
+    expect(page.locator(".fault")).to_have_count(0)
     seen, late = page.evaluate("[window.seen, window.late]")
     place.hold.unlink()
     expect(page.locator(".run-state")).to_have_text("completed")
@@ -93,12 +100,13 @@ def test_a_run_begun_from_the_form_is_torn_before_ones_eyes_and_goes_on(place, a
     (torn,) = (event for event in events if event["kind"] == "run.interrupted")
     claimed = page.evaluate("text => Date.parse(text)", torn["at"])
     assert 0 <= seen - claimed < 2_000 + late, (seen - claimed, late)
-    before = page.evaluate("text => Date.parse(text)", events[torn["seq"] - 1]["at"])
+    recorded = page.evaluate("text => Date.parse(text)", events[torn["seq"] - 1]["at"])
+    before = max(recorded, *(call["began"] for call in torn["data"]["open"]))  # its last sign
     spoken = page.evaluate(
         "async ms => (await import('/static/js/time.js')).spoken(ms)", round(claimed) - round(before)
     )
     told = page.locator(".pill").get_attribute("aria-label")
-    assert told == f"interruption: doomed was gone, saviour went on after {spoken}"
+    assert told == f"interruption: doomed was gone, saviour went on within {spoken}"
     lost = [each for each in names(page) if each.startswith("dive")]
     assert len(lost) == 3
     assert all(re.fullmatch(r"dive \d, lost with its process at [\d:]+, ran again, done in .*", each) for each in lost)
@@ -146,6 +154,91 @@ async def at_least(hf, id, steps):
     async with asyncio.timeout(60):
         while (await hf.get(id).info()).spent.usd < sum(range(steps + 1)) / 100 - 1e-6:
             await asyncio.sleep(0.02)
+
+
+def test_a_run_that_is_retried_by_somebody_else_is_followed_on(place, ana):
+    """What it does after its failure comes by itself, as often as it is retried."""
+    if not any("worker" in each.args and each.poll() is None for each in place.processes):
+        place.worker("leaper", "lives.py")
+    place.act(lambda hf: served(hf, "leaper"))
+    place.hold.touch()
+    place.act(lambda hf: hf.start("leaper", "far", id="leap-1"))
+    page = ana.goto("/runs/leap-1", ".run-title")
+    expect(page.locator(".run-state")).to_have_text("failed")
+    for _ in range(2):
+        events = place.act(lambda hf: again(hf, "leap-1"))
+        expect(page.locator(".tab[data-id=journal] .badge")).to_have_text(str(events), timeout=15_000)
+        expect(page.locator(".run-state")).to_have_text("failed")
+    place.hold.unlink()
+    place.act(lambda hf: again(hf, "leap-1"))
+    expect(page.locator(".run-state")).to_have_text("completed", timeout=15_000)
+    assert journal(page, "leap-1") == [
+        [event["seq"], event["kind"], event["key"] or ""] for event in events_of(place, "leap-1", dropped=True)
+    ]
+
+
+def test_of_a_fork_it_is_said_which_results_it_has_and_which_it_paid_for_again(place, ana):
+    if not any("worker" in each.args and each.poll() is None for each in place.processes):
+        place.worker("forker", "lives.py")
+    place.act(lambda hf: served(hf, "tally"))
+    place.act(forked)
+    page = ana.goto("/compare?a=five&b=five-again", ".cmp-same")
+    told = (
+        r"5 calls are the same count: B has the results of 3 from A and paid nothing for them; "
+        r"2 were made again, for \$0\.09 and \d"
+    )
+    expect(page.locator(".cmp-same")).to_have_text(re.compile(told))
+    page.click(".cmp-same")
+    expect(page.locator(".cmp-half[data-of=B]:has-text('from A, not paid again')")).to_have_count(3)
+    ana.goto("/compare?a=five-again&b=five", ".cmp-same")
+    expect(page.locator(".cmp-same")).to_contain_text("A has the results of 3 from B")
+
+
+async def forked(hf):
+    run = await hf.start("tally", 5, id="five")
+    await run.wait("completed")
+    fork = await run.fork(at="count#3", effects="new", id="five-again")
+    await fork.wait("completed")
+
+
+def test_a_fleet_without_a_worker_says_since_when(place, ana):
+    """Nothing that a dead worker said last is shown as if it were so now."""
+    worker = place.worker("lonely", "lives.py")
+    place.act(lambda hf: served(hf, "tally"))
+    for each in (worker, *place.processes):
+        if "worker" in each.args:
+            each.kill()
+            each.wait()
+    page = ana.goto("/fleet", ".numbers")
+    expect(page.locator(".head [role=status]")).to_have_text(
+        re.compile(r"There has been no sign of any worker since \d\d:\d\d:\d\d, for \d.*; nothing is due")
+    )
+    expect(page.locator(".number").first).to_have_text(re.compile(r"Steps a second0\.0no sign of any worker"))
+
+
+def test_what_the_form_starts_is_a_command_that_starts_the_same(place, ana):
+    place.worker("form", "lives.py")
+    place.act(lambda hf: served(hf, "expedition"))
+    page = ana.goto("/agents/expedition", "form.start")
+    page.fill("form.start [aria-label=where]", "it's cold")
+    page.fill("form.start [aria-label=divers]", "0")
+    page.fill("#start-id", "by-hand")
+    page.fill("#start-labels", "team=night, desk=nature")
+    page.fill("form.start [aria-label='Budget in dollars']", "2")
+    page.click("details.as summary")
+    words = shlex.split(page.locator("details.as pre").inner_text().partition("\n\n")[0].replace("\\\n", " "))
+    assert words[:3] == ["holdfast", "start", "expedition"]
+    place.run(*words[1:])
+    info = place.act(lambda hf: hf.get("by-hand").wait("completed"))
+    assert (info.labels, info.budget.usd) == ({"team": "night", "desk": "nature"}, 2)
+    assert place.act(lambda hf: hf.get("by-hand").result()) == "it's cold: 0 dives"
+
+
+async def again(hf, id):
+    """Retry a run, and wait until it has ended again; how many events it has then."""
+    run = hf.get(id)
+    await run.retry(by="bo")
+    return (await run.wait("completed", "failed")).events
 
 
 # Old runs, of every kind of event

@@ -64,9 +64,9 @@ def test_a_newcomer_sees_a_kill_as_a_tear_and_decides_on_a_phone(developing, bro
     expect(page.locator(".tl-rows .bar.going")).to_have_count(1, timeout=20_000)
     os.kill(pid, signal.SIGKILL)  # 3
     developing.until(f"Worker {pid} was killed")
-    expect(page.locator(".pill")).to_have_text(re.compile("went on after"), timeout=60_000)
+    expect(page.locator(".pill")).to_have_text(re.compile("went on within"), timeout=60_000)
     told = page.locator(".pill").get_attribute("aria-label")
-    names = re.fullmatch(r"interruption: (\S+) was gone, (\S+) went on after .*", told)
+    names = re.fullmatch(r"interruption: (\S+) was gone, (\S+) went on within .*", told)
     assert names and names[1] != names[2]
     expect(page.locator(".badge.ask")).to_have_text("1", timeout=30_000)  # 4
     before = [each.split(",")[0] for each in rows(page)]

@@ -31,8 +31,8 @@ def events_of(stage, run):
 
 def test_an_interruption_is_a_tear_with_both_names_and_what_was_in_the_middle(visit):
     page = visit("ana").goto("/runs/otters-2026-07", ".pill")
-    expect(page.locator(".pill")).to_have_text(re.compile("went on after"))
-    expect(page.locator(".side-title")).to_have_text(re.compile(r"fox was killed\. heron went on after"))
+    expect(page.locator(".pill")).to_have_text(re.compile("went on within"))
+    expect(page.locator(".side-title")).to_have_text(re.compile(r"fox was killed\. heron went on within"))
     expect(page.locator(".ledger")).to_contain_text("results were read back")
     expect(page.locator(".facts")).to_contain_text("its lock: the process was dead")
     assert page.locator(".tl-paper.over path.rip").count() == 2
@@ -54,7 +54,7 @@ def test_a_tear_that_happens_is_drawn_while_one_looks(stage, visit):
     expect(page.locator(".tl-rows .bar.lost")).not_to_have_count(0, timeout=30_000)
     expect(page.locator(".run-state")).to_have_text("completed", timeout=60_000)
     told = page.locator(".pill").get_attribute("aria-label")
-    assert "doomed was gone, saviour went on after" in told
+    assert "doomed was gone, saviour went on within" in told
     assert any("lost with its process" in each and "done in" in each for each in names(page))
     page.reload()
     expect(page.locator(".tl-rows .bar.lost")).not_to_have_count(0)  # who comes later sees the same
@@ -183,7 +183,7 @@ def test_a_journal_is_read_once_while_nothing_is_new(visit):
 
 def test_a_run_on_a_phone_is_strips_and_a_sheet(visit):
     page = visit("ana", phone=True).goto("/runs/otters-2026-07", ".dw-row")
-    expect(page.locator(".across")).to_have_text(re.compile(r"fox was killed\s*heron went on after"))
+    expect(page.locator(".across")).to_have_text(re.compile(r"fox was killed\s*heron went on within"))
     page.click(".across")
     expect(page.locator(".sheet .side-title")).to_contain_text("fox was killed")
     page.click(".sheet-grip")

@@ -269,7 +269,11 @@ async def fleet(store: Store) -> Fleet:
 
 
 def _place(url: str) -> tuple[Literal["sqlite", "postgresql"], str]:
-    return ("sqlite", f"sqlite:{url.rpartition('/')[2]}") if url.startswith("sqlite:") else ("postgresql", url)
+    return (
+        ("sqlite", f"sqlite:{url.removeprefix('sqlite:').rpartition('/')[2]}")
+        if url.startswith("sqlite:")
+        else ("postgresql", url)
+    )
 
 
 def _queues(census: Iterable[Census]) -> Iterable[QueueInfo]:

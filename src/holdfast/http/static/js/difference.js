@@ -1,4 +1,4 @@
-// Differences of two texts or two values, by line and by word. Nothing here touches the page.
+// Differences of two texts or two values, by line and by word; and what a fork has from its run. Nothing here touches the page.
 
 import { isNumber, write } from "./json.js";
 
@@ -61,6 +61,15 @@ export function words(one, other) {
     return made;
   };
   return [side("-"), side("+")];
+}
+
+/**
+ * The calls of a fork that are the same in its run, by who paid: {reused, again, usd, ms}. It has all that was recorded before `seq`, its
+ * first event of its own; a call behind that was made again, although the same came of it.
+ */
+export function paid(calls, seq) {
+  const again = calls.filter((call) => call.seq >= seq), sum = (name) => again.reduce((total, call) => total + (call[name] ?? 0), 0);
+  return { reused: calls.length - again.length, again: again.length, usd: sum("usd"), ms: sum("ms") };
 }
 
 /** Lines that differ: [[sign, line], …]; runs of equal lines longer than twice `around` become one ["…", count]. */

@@ -53,8 +53,9 @@ export function move(by) {
 
 const HELP = [
   ["Everywhere", [["/", "find"], ["g r", "runs"], ["g a", "approvals"], ["g f", "fleet"], ["g s", "agents"], ["⇧ D", "dark, light, as the system"], ["?", "these keys"], ["Esc", "close, or one level up"]]],
-  ["Lists", [["j k", "next, previous"], ["Enter", "open"], ["x", "choose"], ["⇧ X", "choose to here"], ["n", "next that needs a person"], ["c", "copy a link to this"], ["y", "copy the id"]]],
-  ["A run", [["[ ]", "previous, next interruption"], ["f", "next failure"], ["t", "folded or true time"], ["1 … 6", "tabs"], ["r", "retry or resume"], ["⇧ Y", "copy as Markdown"]]],
+  ["Lists", [["j k", "next, previous"], ["Enter o", "open"], ["f", "filter runs"], ["x", "choose"], ["⇧ X", "choose to here"], ["n ⇧ N", "next, previous that needs a person"], ["c", "copy a link to this"], ["y", "copy the id"]]],
+  ["A run", [["[ ]", "previous, next interruption"], ["f ⇧ F", "next, previous failure"], ["j k", "next, previous row"], ["→ ←", "open, close a row"], ["t", "folded or true time"], ["+ - 0", "zoom in, out, all"], ["⇧ C", "only since the last checkpoint"], ["1 … 6", "tabs"], ["r", "retry or resume"], ["y", "copy the id"], [".", "more that can be done"], ["⇧ Y", "copy as Markdown"]]],
+  ["Two runs", [["s", "swap A and B"]]],
   ["A question", [["e", "edit"], ["a", "approve, then Enter"], ["d", "deny, then Enter"], ["p", "pass on"]]],
 ];
 

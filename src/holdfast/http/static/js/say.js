@@ -2,6 +2,7 @@
 
 import { age, clock, day, exact, left, minute, moment, ms, now, seconds, spoken, when } from "./time.js";
 import { cut, shown } from "./text.js";
+import { worker } from "./workers.js";
 
 export { age, clock, day, exact, left, minute, moment, ms, now, seconds, spoken, when };
 
@@ -50,12 +51,13 @@ const STANDS = {
   running: ["run", "running"], waiting: ["wait", "waiting"], ready: ["ready", "ready"], paused: ["stop", "paused"],
   completed: ["done", "completed"], failed: ["bad", "failed"], cancelled: ["off", "cancelled"], moved: ["off", "moved"],
   person: ["ask", "asks"], doubt: ["doubt", "in doubt"], retry: ["retry", "retrying"], worker: ["stop", "no worker"],
-  pausing: ["stop", "pausing"], cancelling: ["off", "stopping"], stuck: ["stop", "stuck"],
+  pausing: ["stop", "pausing"], cancelling: ["off", "stopping"], stuck: ["stop", "stuck"], gone: ["stop", "interrupted"],
 };
 
-/** How a run stands: one word of eleven, the same everywhere. */
+/** How a run stands: one word of a dozen, the same everywhere. */
 export function stands(run) {
   if (run.stopping) return run.stopping;
+  if (run.worker_gone) return "gone";
   if (run.waits_for === "worker") return "worker";
   if (run.waits_for === "person") return run.doing?.kind === "question" && run.doing.name === "in_doubt" ? "doubt" : "person";
   if (run.waits_for === "retry" || (run.status === "running" && run.doing?.kind === "retry")) return "retry";
@@ -81,6 +83,7 @@ export function happens(run) {
   if (run.status === "completed") return run.result !== undefined ? [soft("→ "), [cut(String(run.result), 160), "code"]] : [soft(`took ${spoken(ms(run.finished_at) - ms(run.created_at))}${run.steps ? `, ${many(run.steps, "step")}` : ""}`)];
   if (run.status === "cancelled" || run.status === "moved") return [soft(run.reason || word(run.status))];
   if (run.status === "paused") return [[run.reason || "paused", ""]];
+  if (run.worker_gone) return [[`its worker ${worker(run.worker) ?? ""} is gone`.replace("  ", " "), "strong"], ...also(`another takes it over, from its last record ${age(run.updated_at)} ago`)];
   if (run.waits_for === "worker") {
     const code = run.version ? `a worker with version ${run.version} of ${run.agent}` : `a worker with ${run.agent}`;
     return [soft("waits for "), [code, ""], ...also(ms(run.updated_at) && age(run.updated_at))];
@@ -140,7 +143,7 @@ export const soon = (at) => (day(at) === day(now()) ? minute(at) : `${day(at).sp
 /** A sentence as text. */
 export const flat = (pieces) => pieces.map(([text]) => shown(text)).join("");
 
-/** How old a run is, or how long it took. */
+/** How long a run took, or has been there so far. */
 export const span = (run) => spoken((ms(run.finished_at) ?? now()) - ms(run.created_at));
 
 /** People and groups, in words: 'you, it-admins'. */

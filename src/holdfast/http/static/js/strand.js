@@ -24,7 +24,7 @@ export function strand(run, { width = 172, label } = {}) {
     for (const each of drawn(kind, x, wide)) picture.append(each);
     x += wide;
   });
-  for (const each of ending(run.status, Math.min(x, width - end))) picture.append(each);
+  for (const each of ending(run.worker_gone ? "ready" : run.status, Math.min(x, width - end))) picture.append(each);
   return picture;
 }
 
@@ -67,5 +67,5 @@ function ending(status, x) {
 
 function told(run, life) {
   const tears = run.interruptions ?? life.filter(([kind]) => kind === "torn").length;
-  return `${WORDS[run.status] ?? "waits"}${tears ? `, went on after ${many(tears, "interruption")}` : ""}`;
+  return `${run.worker_gone ? "its worker is gone" : (WORDS[run.status] ?? "waits")}${tears ? `, went on after ${many(tears, "interruption")}` : ""}`;
 }

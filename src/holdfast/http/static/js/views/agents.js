@@ -67,7 +67,7 @@ function starter(agent, context) {
   const tell = () => {
     const { value } = fields.read({ typing: true });
     said = value ?? {};
-    swap(shown, ["holdfast run", command(`FILE.py:${agent.name}`), ...Object.entries(said).map(([key, each]) => `--arg ${command(`${key}=${typeof each === "string" ? each : json(each)}`)}`), id.value && `--id ${command(id.value)}`, budget() && `--budget ${command(Object.entries(budget()).map(([key, each]) => `${key}=${each}`).join(","))}`].filter(Boolean).join(" \\\n  "),
+    swap(shown, ["holdfast start", command(agent.name), ...Object.entries(said).map(([key, each]) => `--arg ${command(`${key}=${typeof each === "string" ? each : json(each)}`)}`), id.value.trim() && `--id ${command(id.value.trim())}`, ...Object.entries(named(labels.value)).map(([key, each]) => `--label ${command(`${key}=${each}`)}`), budget() && `--budget ${command(Object.entries(budget()).map(([key, each]) => `${key}=${each}`).join(","))}`].filter(Boolean).join(" \\\n  "),
       `\n\ncurl ${command(new URL("api/runs", document.baseURI).href)} -H "Authorization: Bearer $TOKEN" \\\n  --json ${command(json(body()))}`);
   };
   const budget = () => (usd.value.trim() || wall.value.trim() ? { ...(usd.value.trim() && { usd: Number(usd.value) }), ...(wall.value.trim() && { wall: wall.value.trim() }) } : null);

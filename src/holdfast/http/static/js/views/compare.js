@@ -1,7 +1,7 @@
 // Two runs beside each other: calls aligned by key, the same beginning folded, where they part, and what differs since.
 
 import { read } from "../api.js";
-import { words } from "../difference.js";
+import { paid, words } from "../difference.js";
 import { h, path, swap } from "../dom.js";
 import { write as json } from "../json.js";
 import { button, chip, choice, copied, ghosts, icon, moment, problem, runLink, standing, strand } from "../parts.js";
@@ -16,7 +16,7 @@ const FINISHED = new Set(["completed", "failed", "cancelled", "moved"]);
 export function open(context) {
   const { query, go, narrow } = context, a = query.get("a") ?? "", b = query.get("b") ?? "";
   const body = h("div.cmp-view", ghosts(8)), element = styled(h("div.compare", body), "compare");
-  let all = query.get("all") === "true", rows = [], next = null, answer = null, sameOpen = null, closed = false;
+  let all = query.get("all") === "true", rows = [], next = null, answer = null, alike = [], sameOpen = false, closed = false;
   context.title(`${a} and ${b}`);
   const to = (changes) => path("compare", { a, b, all: all ? "true" : null, ...changes });
   context.keys({ s: () => go(to({ a: b, b: a })) });
@@ -37,12 +37,25 @@ export function open(context) {
     rows = after === null ? answer.rows : [...rows, ...answer.rows];
     next = answer.next ?? null;
     draw();
+    if (after === null && answer.shared) same();
+  }
+
+  /** The calls with which both begin. */
+  async function same() {
+    const found = await read(path("api", "compare", { a, b, limit: Math.min(answer.shared, PAGE) }));
+    if (closed || !found.ok) return;
+    alike = found.data.rows.filter((row) => row.same).slice(0, answer.shared);
+    draw();
+  }
+
+  /** Which of the two is a fork of the other: [its letter, the other's, where it was forked]. */
+  function forkOf({ a: one, b: other }) {
+    return other.forked?.run === one.id ? ["B", "A", other.forked] : one.forked?.run === other.id ? ["A", "B", one.forked] : null;
   }
 
   function draw() {
-    const { a: one, b: other, shared, parts } = answer, isFork = other.forked?.run === one.id || one.forked?.run === other.id;
-    const fork = other.forked?.run === one.id ? other.forked : one.forked?.run === other.id ? one.forked : null;
-    const title = isFork ? "A run and its fork" : one.agent === other.agent ? `Two runs of ${one.agent}` : "Two runs";
+    const { a: one, b: other, shared, parts } = answer, fork = forkOf(answer)?.[2] ?? null;
+    const title = fork ? "A run and its fork" : one.agent === other.agent ? `Two runs of ${one.agent}` : "Two runs";
     const shown = rows.filter((row) => all || !row.same);
     swap(body,
       h("div.head", h("div", h("nav.crumbs", { "aria-label": "Path" }, h("a", { href: "runs" }, "Runs"), icon("right"), h("span", "Compare")), h("h1", title)),
@@ -75,28 +88,32 @@ export function open(context) {
   }
 
   function sameFold(shared) {
-    const inside = h("div.cmp-same-in", { hidden: true }), fold = h("button.cmp-same", { type: "button", "aria-expanded": "false", onclick: toggle }, icon("right"), h("span", h("b", `${many(shared, "call")} ${shared === 1 ? "is" : "are"} the same`), h("span.dim", names())));
-    async function toggle() {
-      const open = inside.hidden;
-      inside.hidden = !open;
-      fold.setAttribute("aria-expanded", String(open));
-      if (!open || sameOpen) return;
-      sameOpen = true;
-      const found = await read(path("api", "compare", { a, b, limit: Math.min(shared, PAGE) }));
-      swap(inside, found.ok ? found.data.rows.filter((row) => row.same).slice(0, shared).map((row) => rowOf(row, null)) : problem(found.error));
-    }
+    const inside = h("div.cmp-same-in", { hidden: !sameOpen }, alike.map((row) => rowOf(row, null)), alike.length && shared > alike.length ? h("p.cmp-none", `${many(shared - alike.length, "call")} more`) : null);
+    const fold = h("button.cmp-same", { type: "button", "aria-expanded": String(sameOpen), onclick: () => {
+      sameOpen = !sameOpen;
+      inside.hidden = !sameOpen;
+      fold.setAttribute("aria-expanded", String(sameOpen));
+    } }, icon("right"), h("span", h("b", `${many(shared, "call")} ${shared === 1 ? "is" : "are"} the same`), h("span.dim", names())));
     return [fold, inside];
   }
 
   function names() {
-    const found = [...new Set(rows.filter((row) => row.same).map((row) => row.name))].slice(0, 4);
-    const isFork = answer.b.forked?.run === answer.a.id;
-    return `${found.length ? ` ${found.join(", ")}` : ""}${isFork ? `${found.length ? ": " : " "}B has A's results and paid nothing for them` : ""}`;
+    const found = [...new Set(alike.map((row) => row.name))].slice(0, 4), fork = forkOf(answer);
+    return [found.length ? ` ${found.join(", ")}` : "", fork && alike.length ? `: ${whoPaid(fork)}` : ""].join("");
   }
+
+  /** What a fork has from its run, and what it did again and paid for, although the same came of it. */
+  function whoPaid([own, from, { seq }]) {
+    const { reused, again, usd, ms: long } = paid(alike.map((row) => row[own.toLowerCase()]), seq), cost = `${usd ? `${dollars(usd)} and ` : ""}${spoken(long)}`;
+    if (!again) return `${own} has ${from}'s results and paid nothing for them`;
+    return `${reused ? `${own} has the results of ${reused} from ${from} and paid nothing for them; ${again} ${again === 1 ? "was" : "were"}` : `${own} has none of ${from}'s results; ${again === 1 ? "it was" : "they were"}`} made again, for ${cost}`;
+  }
+
+  const isReused = (letter, part) => part && letter === forkOf(answer)?.[0] && part.seq < forkOf(answer)[2].seq;
 
   function parting(parts, fork) {
     if (!parts) return null;
-    return h("div.part", h("span.part-line"), h("span.part-text", icon("fork"), "here they part: ", fork?.by ? [h("b", fork.by), ` forked at seq ${fork.seq}, `] : null, h("code", parts.key), h("span.dim", ` ${parts.why ?? ""}`)), h("span.part-line"));
+    return h("div.part", h("span.part-line"), h("span.part-text", icon("fork"), "here they part: ", fork?.by ? [h("b", fork.by), ` forked before event ${fork.seq}, `] : null, h("code", parts.key), h("span.dim", ` ${parts.why ?? ""}`)), h("span.part-line"));
   }
 
   function rowOf(row, fork) {
@@ -112,7 +129,7 @@ export function open(context) {
   function half(part, pieces, tag, row, letter) {
     if (!part) return h("div.cmp-half.gone", { data: { of: letter } }, h("span.dim", "not called"));
     return h("div.cmp-half", { data: { of: letter } }, h("div.cmp-value", { class: part.error ? "bad-ink" : "" }, h("code", pieces.map(([text, differs]) => (differs && text.trim() ? h(tag, text) : text)))),
-      h("div.cmp-meta.dim", part.ms === null || part.ms === undefined ? (part.status && part.status !== "completed" ? h("span", part.status) : null) : h("span", spoken(part.ms)), part.usd ? h("span", dollars(part.usd)) : null, part.attempts > 1 ? h("span.stop-ink", `${part.attempts} attempts`) : null, part.torn_ms ? chip(`went on after ${spoken(part.torn_ms)}`, "", "tear") : null, h("a.link", { href: path("runs", letter === "A" ? answer.a.id : answer.b.id, { at: row.key }) }, "show")));
+      h("div.cmp-meta.dim", isReused(letter, part) ? h("span", `from ${letter === "A" ? "B" : "A"}, not paid again`) : part.ms === null || part.ms === undefined ? (part.status && part.status !== "completed" ? h("span", part.status) : null) : h("span", spoken(part.ms)), part.usd && !isReused(letter, part) ? h("span", dollars(part.usd)) : null, part.attempts > 1 ? h("span.stop-ink", `${part.attempts} attempts`) : null, part.torn_ms ? chip(`went on after ${spoken(part.torn_ms)}`, "", "tear") : null, h("a.link", { href: path("runs", letter === "A" ? answer.a.id : answer.b.id, { at: row.key }) }, "show")));
   }
 
   function result(one, other) {

@@ -20,7 +20,7 @@ function list() {
     if (!answer.ok) return swap(after ? more : body, problem(answer.error, () => fill(after)));
     const { conversations, next } = answer.data;
     if (!after) swap(body, conversations.length ? [h("table.plain.wide-table", h("thead", h("tr", h("th", { scope: "col" }, "Conversation"), h("th", { scope: "col" }, "Held by"), h("th.num", { scope: "col" }, "Messages"), h("th.num", { scope: "col" }, "Last"))), place), more] : h("div.empty", h("h2", "No conversation yet"), h("p.dim", "An agent that enters ", h("code", "holdfast.conversation(id)"), " keeps there what outlives its run.")));
-    put(place, conversations.map((each) => h("tr", { data: { row: each.id }, tabIndex: 0 }, h("td", h("a.mono.strong", { href: path("conversations", each.id) }, each.id)), h("td", each.run ? runLink(each.run) : h("span.dim", "nobody"), each.waiting > 0 && h("span.dim", `, ${many(each.waiting, "waits", "wait")}`)), h("td.num", count(each.messages)), h("td.num", h("span", { title: exact(each.updated_at) }, `${age(each.updated_at)} ago`)))));
+    put(place, conversations.map((each) => h("tr", { data: { row: each.id }, tabIndex: 0 }, h("td", h("a.mono.strong", { href: path("conversations", each.id) }, each.id)), h("td", { data: { head: "Held by" } }, each.run ? runLink(each.run) : h("span.dim", "nobody"), each.waiting > 0 && h("span.dim", `, ${many(each.waiting, "waits", "wait")}`)), h("td.num", { data: { head: "Messages" } }, count(each.messages)), h("td.num", { data: { head: "Last" } }, h("span", { title: exact(each.updated_at) }, `${age(each.updated_at)} ago`)))));
     swap(more, next && h("button.link", { type: "button", onclick: () => fill(next) }, "Read more"));
   };
   fill();

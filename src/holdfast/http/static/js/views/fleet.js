@@ -3,13 +3,14 @@
 import { read } from "../api.js";
 import { h, path, s, swap } from "../dom.js";
 import { chip, choice, ghosts, icon, meter, problem, runLink, sentence, standing } from "../parts.js";
-import { age, bytes, count, happens, many, minute, ms, now, seconds, spoken, stands } from "../say.js";
+import { age, bytes, count, happens, many, minute, ms, now, seconds, spoken, stands, when } from "../say.js";
 import { styled } from "../sheets.js";
 import { worker as workerName } from "../workers.js";
+import { minutesOf } from "./fleet/minutes.js";
 import { between, edge, moved, path as line } from "./run/torn.js";
 
 const EVERY_MS = 5000, HIGH = 38, HOUR = 3_600_000, STUB = 28; // px that are drawn of a life whose beginning is not known
-const SPANS = [["15", "15 min"], ["60", "1 h"], ["1440", "1 d"]];
+const SPANS = [["15", "15 min", "15 min"], ["60", "1 h", "hour"], ["1440", "1 d", "day"]];
 const hash = (text) => [...text].reduce((sum, each) => (Math.imul(sum, 31) + each.codePointAt(0)) | 0, 7) >>> 0;
 
 export function open(context) {
@@ -41,31 +42,37 @@ export function open(context) {
     timer = setTimeout(load, EVERY_MS);
   }
 
+  /** Those that say that they are there; of one that hangs the numbers are old. */
+  const living = () => told.workers.filter((each) => each.state !== "hangs");
+
   // One sentence that is true
 
   function summary() {
     const gone = told.lost.filter((each) => now() - ms(each.at) < HOUR && each.how !== "drained"), waits = told.lost.filter((each) => each.after_ms !== null && each.after_ms !== undefined).map((each) => each.after_ms);
     const lacking = told.versions.reduce((sum, each) => sum + each.runs, 0);
-    if (!told.workers.length) return lacking || told.queues.some((each) => each.due) ? "No worker is alive; runs wait as rows until one comes." : "No worker is alive, and nothing is due.";
+    if (!living().length) {
+      const due = Math.max(lacking, told.queues.reduce((sum, each) => sum + (each.due ?? 0), 0)), last = Math.max(0, ...told.lost.map((each) => ms(each.at)), ...told.workers.map((each) => ms(each.seen_at)));
+      return h("span.stop-ink", last ? `There has been no sign of any worker since ${when(last)}, for ${age(last)}; ` : "No worker is alive; ", due ? `${many(due, "run")} ${due === 1 ? "is due and waits" : "are due and wait"} for one` : "nothing is due");
+    }
     const killed = gone.filter((each) => each.how === "dead").length, still = gone.length - killed, was = (number) => (number === 1 ? "was" : "were");
     const lost = [killed && `${many(killed, "worker")} ${was(killed)} killed`, still && `${killed ? still : many(still, "worker")} stopped answering`].filter(Boolean).join(", ");
     if (gone.length) return `${lost} in the last hour${waits.length ? `; every run went on within ${spoken(Math.max(...waits))}` : ""}`;
-    if (lacking) return `${many(told.workers.length, "worker")} alive; ${many(lacking, "run")} wait for code that nobody serves`;
+    if (lacking) return `${many(told.workers.length, "worker")} alive; ${many(lacking, "run")} ${lacking === 1 ? "waits" : "wait"} for code that nobody serves`;
     return `${many(told.workers.length, "worker")} alive, nobody was killed in the last hour`;
   }
 
   function draw() {
     if (worker) return void drawWorker();
-    const { workers, queues, rates, versions, minutes, store } = told, last = minutes.at(-2) ?? minutes.at(-1), running = workers.reduce((sum, each) => sum + (each.running ?? 0), 0), limit = workers.reduce((sum, each) => sum + (each.limit ?? 0), 0);
+    const { workers, queues, rates, versions, store } = told, minutes = minutesOf(told.minutes, now()), last = minutes.at(-1), running = living().reduce((sum, each) => sum + (each.running ?? 0), 0), limit = living().reduce((sum, each) => sum + (each.limit ?? 0), 0);
     const due = queues.reduce((sum, each) => sum + (each.due ?? 0), 0), waiting = queues.reduce((sum, each) => sum + (each.waiting ?? 0), 0), oldest = queues.filter((each) => each.oldest_due_at).sort((one, other) => ms(one.oldest_due_at) - ms(other.oldest_due_at))[0];
-    const failed = last?.failed ?? 0, usual = minutes.length > 5 ? minutes.slice(0, -5).reduce((sum, each) => sum + each.failed, 0) / (minutes.length - 5) : 0;
-    const perSecond = workers.some((each) => each.steps_1m !== undefined && each.steps_1m !== null) ? workers.reduce((sum, each) => sum + (each.steps_1m ?? 0), 0) / 60 : (last?.steps ?? 0) / 60;
+    const { failed } = last, usual = minutes.slice(0, -5).reduce((sum, each) => sum + each.failed, 0) / (minutes.length - 5);
+    const perSecond = living().some((each) => each.steps_1m !== undefined && each.steps_1m !== null) ? living().reduce((sum, each) => sum + (each.steps_1m ?? 0), 0) / 60 : living().length ? last.steps / 60 : 0;
     const number = (name, value, unit, under, values, kind) => h("div.number", h("div", h("dt", name), h("dd", value, unit && h("span.dim", unit)), h("dd.under.dim", under)), values.length > 1 ? spark(values, kind) : null);
     swap(element,
       h("div.head", h("div.head-line", h("h1", "Fleet"), h("p.dim", { role: "status" }, summary()))),
       h("dl.panel.numbers",
-        number("Steps a second", perSecond >= 10 ? count(perSecond) : perSecond.toFixed(1), "", `${count(last?.ended ?? 0)} runs ended in the last minute`, minutes.map((each) => each.steps), "line"),
-        number("Runs in memory", count(running), limit ? ` of ${count(limit)}` : "", waiting ? `${count(waiting)} more wait as rows` : "none waits as a row", []),
+        number("Steps a second", perSecond >= 10 ? count(perSecond) : perSecond.toFixed(1), "", living().length ? `${many(last.ended, "run")} ended in the last minute` : "no sign of any worker", minutes.map((each) => each.steps), "line"),
+        number("Runs in memory", count(running), limit ? ` of ${count(limit)}` : "", waiting ? `${many(waiting, "run")} ${waiting === 1 ? "waits" : "wait"} without a process` : "none waits", []),
         number("Due and not taken", count(due), "", oldest ? `the first for ${age(oldest.oldest_due_at)}, in ${oldest.queue}` : "nothing is late", []),
         number("Failed runs, a minute", count(failed), "", `usual: ${usual.toFixed(1)}`, minutes.map((each) => each.failed), "bars.bad")),
       workersPanel(),
@@ -107,7 +114,7 @@ export function open(context) {
   const same = (each) => [...told.workers, ...told.lost].find((other) => other.id !== each.id && workerName(other.id) === workerName(each.id))?.id ?? null;
 
   function workersPanel() {
-    const all = lanes(), alive = told.workers.length, gone = all.length - alive, spanWords = SPANS.find(([id]) => Number(id) === span)[1];
+    const all = lanes(), alive = told.workers.length, gone = all.length - alive, spanWords = SPANS.find(([id]) => Number(id) === span)[2];
     const rows = all.map((each) => h("a.worker", { href: path("fleet", each.id), class: each.alive ? each.state : "gone", data: { row: "1" } },
       h("div.worker-name", h("span.mono.strong.cut", { title: each.id }, workerName(each.id, same(each))), h("span.dim", each.version ?? "", each.queues?.length && each.queues.join() !== "default" ? ` · ${each.queues.join(", ")}` : "")),
       h("div.worker-state", state(each), h("span.dim", each.alive ? `${age(each.seen_at)} ago` : minute(each.to))),
@@ -147,7 +154,7 @@ export function open(context) {
       if (killed) {
         const wide = edge(right, top - 3, bottom + 3, { seed, tooth: 4 });
         made.append(s("path.gap", { d: between(wide, moved(wide, 5)) }), s(`path.rip${each.how === "lease" ? ".ask" : ""}`, { d: line(wide) }), s("path.held", { d: `M${right - 2} ${top + 9.5}h20` }));
-        says(each.moved ? `${many(each.moved, "run")} went on${each.after_ms === null || each.after_ms === undefined ? "" : ` in ${spoken(each.after_ms)}`}` : "it carried no run", right + 24);
+        says(each.moved ? `${many(each.moved, "run")} went on${each.after_ms === null || each.after_ms === undefined ? "" : ` within ${spoken(each.after_ms)}`}` : "it carried no run", right + 24);
       } else if (!each.alive) {
         made.append(s("path.shut", { d: `M${right} ${top - 2}V${bottom + 2}` }));
         says(each.moved ? `${many(each.moved, "run")} handed over` : "handed over none", right + 10);
@@ -181,7 +188,7 @@ export function open(context) {
     swap(element,
       h("div.head", h("div", h("nav.crumbs", { "aria-label": "Path" }, h("a", { href: "fleet" }, "Fleet"), icon("right"), h("span", "Worker")), h("h1.mono", worker)), each ? h("div.acts", state(each)) : null),
       !each ? h("section.panel.small-panel", h("p.strong", "No worker of the last day has this name."), h("p.dim", "Workers that are gone are kept here for a day. Runs that it carried name it in their journals.")) : h("dl.panel.numbers.of-one",
-        fact("Version", each.version ?? "–", each.agents?.length ? each.agents.map((agent) => (typeof agent === "string" ? agent : agent.name)).join(", ") : ""), live ? fact("Runs", `${count(live.running ?? 0)}`, live.limit ? `of ${count(live.limit)}` : "") : fact("Left", count(gone.moved ?? 0), gone.after_ms === null || gone.after_ms === undefined ? "runs" : `runs, which went on in ${spoken(gone.after_ms)}`),
+        fact("Version", each.version ?? "–", each.agents?.length ? each.agents.map((agent) => (typeof agent === "string" ? agent : agent.name)).join(", ") : ""), live ? fact("Runs", `${count(live.running ?? 0)}`, live.limit ? `of ${count(live.limit)}` : "") : fact("Left", count(gone.moved ?? 0), gone.after_ms === null || gone.after_ms === undefined ? "runs" : `${gone.moved === 1 ? "run, which" : "runs, which"} went on within ${spoken(gone.after_ms)}`),
         live ? fact("Last beat", `${age(live.seen_at)} ago`, `began ${age(live.started_at)} ago`) : fact("Gone", minute(gone.at), gone.how === "dead" ? "its lock was free: the process was dead" : gone.how === "lease" ? "its lease ended: it did not answer" : "it drained and left"), fact("Queues", (each.queues ?? ["default"]).join(", ") || "all", live?.steps_1m === undefined || live?.steps_1m === null ? "" : `${count(live.steps_1m)} steps in a minute`)),
       live ? h("section.panel.small-panel", h("header.sub", h("h2", "Carries now"), h("span.dim", many(carried.length, "run"))), carried.length ? h("ul.rates", carried.map((run) => h("li", h("div", runLink(run.id), " ", sentence(happens(run))), standing(stands(run))))) : h("p.dim", "nothing")) : null,
       h("section.panel.small-panel", h("h2", "Its last words"), h("p.dim", "are in its own log, where its process ran. The store keeps what runs did, not what processes printed.")));

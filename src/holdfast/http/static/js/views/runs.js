@@ -16,7 +16,7 @@ const CHUNK = 10; // rows that come into the page, and leave it, together
 const BEYOND = 500; // pixels below and above what can be seen, in which rows are there already
 const HIGH = 47; // of a row, until it was there
 const LATELY = "run,approval,child,step.retrying,step.failed,progress,plan,timer.set,budget,conversation.entered,message.received".split(",");
-const HEADS = [["State"], ["Run"], ["What happens"], ["Life"], ["Progress"], ["Spent", "num"], ["Age", "num"]];
+const HEADS = [["State"], ["Run"], ["What happens"], ["Life"], ["Progress"], ["Spent", "num"], ["Duration", "num"]];
 
 const listed = (query) => read(path("api", "runs", query));
 
@@ -323,7 +323,7 @@ class List {
   #drawHead() {
     const { narrow } = this.context;
     const counts = this.counts?.counts;
-    const told = counts ? (narrow ? `${count(counts.running)} run, ${count(counts.waiting)} wait` : `${count(counts.running)} run now, ${counts.waiting === 1 ? "1 is a row that waits" : `${count(counts.waiting)} are rows that wait`}`) : "";
+    const told = counts ? `${count(counts.running)} running, ${count(counts.waiting)} waiting` : "";
     if (this.headTold === told + this.tree && this.head.childElementCount) return;
     this.headTold = told + this.tree;
     const start = may("write") && button(narrow ? "" : "Start a run", { name: "plus", kind: narrow ? "square" : "primary", href: "agents", title: narrow ? "Start a run" : undefined });
@@ -392,9 +392,10 @@ class List {
     swap(this.body, h("section.empty", h("div.empty-strand", strand(life, { width: 260, label: "An example of a run: killed, carried on, asked a person, went on" })),
       h("h2", "Start one, then kill it"),
       h("p.dim", "A run appears here the moment it is started, from anywhere. This page needs no account, no key and no network but this server."),
-      h("pre", "holdfast run research.py:research otters --id otters &\nkill -9 $!\nholdfast run research.py:research otters --id otters"),
+      h("pre", "holdfast run FILE.py:AGENT ARGUMENTS --id first &\nkill -9 $!\nholdfast run FILE.py:AGENT ARGUMENTS --id first"),
+      h("p.dim", "The file is yours, with an agent in it; the README of Holdfast begins with one."),
       h("div.empty-acts", may("write") && button("Start a run here", { name: "plus", kind: "primary", href: "agents" }),
-        served.length ? h("span.dim", `workers serve ${served.slice(0, 4).join(", ")}`) : [h("span.dim", "no worker serves an agent yet: "), h("code", "holdfast worker research.py")])));
+        served.length ? h("span.dim", `workers serve ${served.slice(0, 4).join(", ")}`) : [h("span.dim", "no worker serves an agent yet: "), h("code", "holdfast worker FILE.py")])));
     this.again = setTimeout(() => this.rows.size || this.begin(), 4000);
   }
 

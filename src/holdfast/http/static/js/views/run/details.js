@@ -215,18 +215,19 @@ function tearPanel(model, tear, acts) {
   const item = (number, strong, dim, calls = [], kind = "") => h("li", { class: kind }, h("b", count(number)), h("div", h("span.strong", strong), dim && h("p.dim", dim), calls.slice(0, 6).map(callLine), calls.length > 6 ? h("p.dim", `and ${count(calls.length - 6)} more`) : null));
   return [
     head("tear", "Interruption", tear.seq, linkTo(model.id, String(tear.seq))),
-    h("h2.side-title", h("span.nowrap", { title: tear.owner }, worker(tear.owner, tear.by) ?? "Its process"), tear.how === "lease" ? " stopped answering. " : tear.how === "dead" ? " was killed. " : " was gone. ", h("span.nowrap", { title: tear.by }, worker(tear.by, tear.owner) ?? "Another"), " went on after ", h("span.nowrap", `${spoken(tear.to - tear.from)}.`)),
+    h("h2.side-title", h("span.nowrap", { title: tear.owner }, worker(tear.owner, tear.by) ?? "Its process"), tear.how === "lease" ? " stopped answering. " : tear.how === "dead" ? " was killed. " : " was gone. ", h("span.nowrap", { title: tear.by }, worker(tear.by, tear.owner) ?? "Another"), " went on within ", h("span.nowrap", `${spoken(tear.to - tear.from)}.`)),
     splice(tear),
     h("ul.ledger",
       tear.readBack === null ? null : item(tear.readBack, tear.readBack === 1 ? "result was read back" : "results were read back", tear.since === null ? "none was run again or paid twice" : `since checkpoint ${tear.since}; none was run again or paid twice`),
       again.length ? item(again.length, known ? `${again.length === 1 ? "call was" : "calls were"} in the middle` : `${again.length === 1 ? "call" : "calls"} had no result yet`, known ? "run again, each with the same idempotency key" : "what was begun of them ran again, each with the same idempotency key", again) : item(0, "calls had to run again", null),
       doubt.length ? item(doubt.length, doubt.length === 1 ? "was in doubt" : "were in doubt", [...new Set(doubt.map((call) => resolved(call).join("")))].filter(Boolean).join("; "), doubt, "doubt") : item(0, "in doubt", "every effect is known")),
     facts(
-      tear.seq ? ["Last record", h("button.link.mono", { type: "button", onclick: () => acts.where("journal", tear.seq - 1) }, `seq ${tear.seq - 1}`), h("span.dim", ` ${clock(tear.from, true)}`)] : null,
-      ["Taken over", h("span.mono", `seq ${tear.seq}`), h("span.dim", ` ${clock(tear.to, true)}`)],
+      tear.seq ? ["Last record", h("button.link.mono", { type: "button", onclick: () => acts.where("journal", tear.seq - 1) }, `event ${tear.seq - 1}`)] : null,
+      ["Last sign", clock(tear.from, true)],
+      ["Taken over", clock(tear.to, true), h("span.dim", `, event ${tear.seq}`)],
       noticed ? ["Noticed by", noticed] : null,
       tear.owner ? ["Worker", h("a.link", { href: path("fleet", tear.owner) }, tear.owner), tear.epoch === null ? null : h("span.dim", `, epoch ${tear.epoch}`)] : null),
-    h("p.dim.fine", "When the process ended is not recorded; the gap is from its last record to the moment when another took over."),
+    h("p.dim.fine", "When the process ended is not recorded. It was there at its last sign, a record or the beginning of a step, and may have worked on for a while; so the gap is the longest that it can have been gone."),
     h("footer.side-foot", button("Previous", { name: "left", kind: "small", key: "[", disabled: nth <= 0, onclick: () => acts.choose(String(journal.tears[nth - 1].seq)) }), button("Next", { kind: "small", key: "]", disabled: nth >= journal.tears.length - 1, onclick: () => acts.choose(String(journal.tears[nth + 1].seq)) }), h("span.gap"), button("Journal here", { kind: "small", onclick: () => acts.where("journal", tear.seq) })),
   ];
 }

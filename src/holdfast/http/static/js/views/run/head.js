@@ -1,11 +1,12 @@
 // The head of a run: whose it is, how it stands, what one can do to it, six facts, and what went wrong.
 
-import { write } from "../../api.js";
+import { read, write } from "../../api.js";
 import { h, path, swap } from "../../dom.js";
 import { parse, write as json } from "../../json.js";
 import { ask, button, choice, copied, copier, icon, menu, meter, pieces, problem, runLink, sentence, standing, toast } from "../../parts.js";
-import { age, command, count, day, dollars, exact, happens, many, minute, ms, now, spoken, stands } from "../../say.js";
+import { age, clock, command, count, day, dollars, exact, happens, many, minute, ms, now, spoken, stands } from "../../say.js";
 import { get, may } from "../../store.js";
+import { worker as workerName } from "../../workers.js";
 import { planOf } from "./details.js";
 
 const FINISHED = new Set(["completed", "failed", "cancelled", "moved"]);
@@ -155,9 +156,10 @@ export function head(model, acts) {
     const worked = info.worked_ms ?? null, tears = info.interruptions ?? journal.tears.length;
     const fact = (name, value, under) => h("div", h("dt", name), h("dd", value), h("dd.under", under));
     const took = ms(info.finished_at) !== null ? spoken(ms(info.finished_at) - ms(info.created_at)) : null;
+    const began = info.started_at ?? info.created_at, at = h("span", { title: exact(began) }, `${day(began)}, ${minute(began)}`);
     return [
-      fact("Began", h("span", { title: exact(info.created_at) }, `${day(info.created_at)}, ${minute(info.created_at)}`), took ? `took ${took}` : `${age(info.created_at)} ago`),
-      worked === null ? fact("State", info.status, info.waits_for ? `waits for a ${info.waits_for}` : "") : fact("Worked", spoken(worked), "the rest as a row"),
+      info.started_at ? fact("Began", at, took ? `took ${took}` : `${age(began)} ago`) : fact("Created", at, FINISHED.has(info.status) ? "it never began" : `${age(began)} ago, not begun yet`),
+      worked === null ? fact("State", info.status, info.waits_for ? `waits for a ${info.waits_for}` : "") : fact("Worked", spoken(worked), "the rest of the time it waited"),
       fact("Steps", count(info.steps ?? 0), spent.model_calls ? many(spent.model_calls, "model call") : "no model call"),
       fact("Interruptions", tears ? h("span.tear-fact", icon("tear"), count(tears)) : "0", tears ? "no result was lost" : "none so far"),
       budget?.usd ? fact("Spent", [dollars(spent.usd ?? 0), h("span.dim", ` of ${dollars(budget.usd)}`)], meter((spent.usd ?? 0) / budget.usd, { soft: budget.soft, look: (spent.usd ?? 0) >= budget.usd * (budget.soft ?? 1) ? "ask" : "", label: `${Math.round(((spent.usd ?? 0) / budget.usd) * 100)}% of the budget` }))
@@ -178,9 +180,10 @@ export function head(model, acts) {
   // What went wrong, and what mends it
 
   function drawBox() {
-    const { info } = model, stamp = `${info.status} ${info.reason} ${info.error} ${info.waits_for} ${info.stopping}`;
+    const { info } = model, stamp = `${info.status} ${info.reason} ${info.error} ${info.waits_for} ${info.stopping} ${info.worker_gone} ${info.worker}`;
     if (stamp === boxed) return;
     boxed = stamp;
+    if (info.worker_gone) return void lostWorker();
     if (info.status === "failed") {
       const trace = info.failure?.traceback;
       return void swap(box, h("div.fault.bad", icon("warn"), h("div", h("p.strong.bad-ink", info.failure ? `${info.failure.type}: ${info.failure.message}` : info.error), trace ? h("details", h("summary", "Traceback"), h("pre.trace", trace)) : null), may("write") ? button("Retry…", { name: "again", kind: "small", onclick: retry }) : null));
@@ -192,6 +195,14 @@ export function head(model, acts) {
       return void swap(box, h("div.fault.stop", icon("warn"), h("div", h("p.strong", `It waits for a worker with ${code}`), h("p", "No live worker serves it. Start one: ", h("code", start))), copier(start, "Copy the command")));
     }
     swap(box);
+  }
+
+  /** Between the end of a process and the moment when another takes over. Since when there is no sign of it, the fleet knows. */
+  async function lostWorker() {
+    const { info } = model, served = info.waits_for !== "worker", since = h("span", `Its last record was made at ${clock(info.updated_at)}.`);
+    swap(box, h("div.fault.stop", icon("tear"), h("div", h("p.strong", `There is no sign of its worker ${workerName(info.worker) ?? ""}`), h("p", since, ` What was done stays done; ${served ? "another worker takes the run over." : "no live worker has its code, so it waits for one."}`))));
+    const fleet = may("all") ? await read("api/fleet") : null, gone = fleet?.ok && (fleet.data.lost.find((each) => each.id === info.worker) ?? fleet.data.workers.find((each) => each.id === info.worker));
+    if (gone) swap(since, gone.seen_at ? `It last said that it is there at ${clock(gone.seen_at)}.` : `Its process was found ${gone.how === "dead" ? "dead" : "to stand still"} at ${clock(gone.at)}.`);
   }
 
   return { element, draw, fork, pauseOrResume: () => (model.info?.status === "paused" ? resume() : null), again: () => (!may("write") ? false : model.info?.status === "failed" ? retry() : model.info?.status === "paused" ? resume() : false), more: () => buttons.querySelector(".square")?.click() };

@@ -83,7 +83,7 @@ export class Journal {
   constructor() {
     this.items = []; // the calls at the top
     this.marks = []; // what cut across everything: interruptions, pauses, retries
-    this.tears = []; // [{seq, from, to, owner, by, how, epoch, lost: [calls], doubt: [calls], readBack, since}]
+    this.tears = []; // [{seq, from, sign, to, owner, by, how, epoch, lost: [calls], doubt: [calls], readBack, since}]
     this.carriers = []; // [{owner, epoch, from, to, ends: "killed"|"left"|"now"}]
     this.checkpoints = []; // [{seq, era, at}]
     this.flags = []; // [{sort: "message"|"note"|"low"|"foreign"|"control", seq, at, text}]
@@ -377,9 +377,13 @@ export class Journal {
 
   /** How bodies that were going when the process went ended: nobody knows more than the journal does. */
   _tear(event) {
-    const { data } = event, from = this.lastAt ?? this.startedAt ?? event.at;
+    const { data } = event, open = [...(data.open ?? new Map([...this._last, ...this._open]).values())].filter((each) => ms(each.began) !== null && ms(each.began) < event.at);
+    // The last sign of the process: what it recorded, or began. It may have worked on for a while.
+    const sign = open.reduce((last, each) => Math.max(last, ms(each.began)), 0), from = Math.max(this.lastAt ?? this.startedAt ?? (sign || event.at), sign);
+    const killed = this.carriers[this.carriers.length - 2];
+    if (killed?.ends === "killed") killed.to = Math.max(killed.to, from);
     const tear = {
-      seq: event.seq, from, to: Math.max(event.at, from), owner: data.owner ?? null, by: data.by ?? null, how: data.how ?? null, epoch: data.epoch ?? null,
+      seq: event.seq, from, sign, to: Math.max(event.at, from), owner: data.owner ?? null, by: data.by ?? null, how: data.how ?? null, epoch: data.epoch ?? null,
       lost: [], doubt: [], outcomes: this.outcomesAt.length, readBack: this._readBack, since: this.checkpoints.length ? this.checkpoints[this.checkpoints.length - 1].era : null,
     };
     for (const call of this._going) {
@@ -388,9 +392,9 @@ export class Journal {
     }
     this._going.clear();
     // The worker had said that these ran, and the journal does not know of it: they run again, and are the same calls.
-    for (const each of data.open ?? new Map([...this._last, ...this._open]).values()) {
+    for (const each of open) {
       const began = ms(each.began);
-      if (began === null || began >= tear.to || tear.doubt.includes(each.key)) continue;
+      if (tear.doubt.includes(each.key)) continue;
       this._lost.set(each.key, { n: each.attempt ?? each.attempts ?? 1, began, ended: Math.max(from, began), how: "lost", error: null, wait: 0, tear: event.seq });
       tear.lost.push(each.key);
     }

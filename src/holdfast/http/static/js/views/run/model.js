@@ -7,7 +7,7 @@ import { follow } from "../../live.js";
 import { get, set } from "../../store.js";
 import { ms, now } from "../../time.js";
 
-const PAGE = 1000, LAST = 200, SLICE_MS = 5, AGAIN_MS = 1500, SETTLE_MS = 4000, LOOK_MS = 30_000, OUTLINE_MS = 5000, KEPT = 50, TEARS = 20;
+const PAGE = 1000, LAST = 200, SLICE_MS = 5, AGAIN_MS = 1500, SETTLE_MS = 4000, OUTLINE_MS = 5000, KEPT = 50, TEARS = 20;
 export const HUGE = 5000; // events; above it the server folds, and the page reads only what is looked at
 const FINISHED = new Set(["completed", "failed", "cancelled", "moved"]);
 const RARE = ["run", "approval", "budget", "checkpoint", "foreign", "message", "note", "timer", "child", "plan", "progress"]; // what is read of a huge run besides its outline
@@ -19,7 +19,6 @@ export class Run {
     this.values = new Map(); // the last values that were read, by number
     this.following = null;
     this.timer = 0;
-    this.looks = 0;
     this.outlining = null;
     this.due = 0;
   }
@@ -147,7 +146,7 @@ export class Run {
     const { tears } = journal, began = ms(this.info.started_at) ?? ms(this.info.created_at);
     await Promise.all(tears.slice(-TEARS).map(async (tear) => {
       const answer = await read(this.url("events", { before: tear.seq, limit: 1 }));
-      if (answer.ok && answer.data.events.length) tear.from = ms(answer.data.events[0].at);
+      if (answer.ok && answer.data.events.length) tear.from = Math.max(ms(answer.data.events[0].at), tear.sign);
       tear.readBack = null;
     }));
     journal.carriers = [...tears, null].map((tear, nth) => ({ owner: tear?.owner ?? tears[nth - 1]?.by ?? this.info.worker, epoch: tear?.epoch ?? null, from: tears[nth - 1]?.to ?? began, to: tear?.from ?? ms(this.info.finished_at) ?? journal.lastAt ?? began, ends: tear ? "killed" : "now" }));
@@ -165,16 +164,19 @@ export class Run {
       after: this.journal.next,
       types: ["open"],
       tells: (data, type) => {
-        if (type === "open") this.showOpen(data.open ?? data);
-        else this.hear(data);
+        if (type !== "open") this.hear(data);
+        else {
+          this.showOpen(data.open ?? data);
+          this.soon(AGAIN_MS); // nobody says what runs any more when a process is gone
+        }
         this.changed("live");
       },
-      over: (why, error) => {
+      over: async (why, error) => {
         if (why === "problem") this.problem = error;
         this.ended = true;
         set({ line: { ...get("line"), how: "ended" } });
-        this.refresh();
-        this.watch();
+        await this.refresh();
+        if (why === "end" && this.ended && this.info.status === "failed") this.watch();
       },
     });
   }
@@ -207,6 +209,7 @@ export class Run {
     this.told(answer.data);
     this.showOpen(answer.data.open);
     this.changed("info");
+    if (this.ended && !this.over) return this.reopen();
     this.settle();
   }
 
@@ -215,15 +218,14 @@ export class Run {
     if (["running", "ready"].includes(this.info.status) && !document.hidden) this.soon(SETTLE_MS);
   }
 
-  /** After its end: somebody may retry it. */
-  watch() {
-    clearTimeout(this.looks);
-    this.looks = setTimeout(async () => {
-      if (this.closed) return;
-      if (!document.hidden) await this.refresh();
-      if (!this.over && this.ended) this.reopen();
-      else this.watch();
-    }, LOOK_MS);
+  /** After its end: somebody may retry it. Its own stream is over, so the feed of all runs is followed for that. */
+  async watch() {
+    const last = await read(this.url("events", { before: this.journal.next, limit: 1 }));
+    if (this.closed || !this.ended) return;
+    this.following = follow("subject", path("api", "events", { run: this.id, kinds: "run" }), {
+      after: last.ok ? (last.data.events[0]?.position ?? 0) : 0,
+      tells: (event) => event.kind === "run.retried" && event.seq >= this.journal.next && this.reopen(),
+    });
   }
 
   reopen() {
@@ -280,7 +282,6 @@ export class Run {
   close() {
     this.closed = true;
     clearTimeout(this.timer);
-    clearTimeout(this.looks);
     clearTimeout(this.outlining);
     this.following?.close();
     set({ line: { ...get("line"), how: "live" } });

@@ -12,13 +12,13 @@ import { named, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, too
 const SIGNS = { step: "step", model: "model", timer: "clock", question: "person", child: "child", branch: "branch", many: "stack", dropped: "undo" };
 const MOST = 200;
 
-/** A torn strip across: who was gone, and who went on after how long. */
+/** A torn strip across: who was gone, and who went on within how long. */
 export function across(tear, onclick) {
   const top = lying(edge(6, 0, 2400, { seed: tear.seq, tooth: 7 })), bottom = top.map(([x, y]) => [x, y + 33]);
   const gone = tear.how === "lease" ? "stopped answering" : tear.how === "dead" ? "was killed" : "was gone";
   return h(onclick ? "button.across" : "div.across", { type: onclick ? "button" : undefined, onclick, "aria-label": tearSentence(tear), role: onclick ? undefined : "separator" },
     s("svg", { viewBox: "0 0 2400 46", preserveAspectRatio: "xMinYMid slice", "aria-hidden": "true" }, s("path.gap", { d: between(top, bottom) }), s("path.rip", { d: path(top) }), s("path.rip", { d: path(bottom) })),
-    h("span", { "aria-hidden": "true" }, icon("tear"), h("b", `${worker(tear.owner, tear.by) ?? "its process"} ${gone}`), h("span.across-on", `${worker(tear.by, tear.owner) ?? "another"} went on after ${spoken(tear.to - tear.from)}`)));
+    h("span", { "aria-hidden": "true" }, icon("tear"), h("b", `${worker(tear.owner, tear.by) ?? "its process"} ${gone}`), h("span.across-on", `${worker(tear.by, tear.owner) ?? "another"} went on within ${spoken(tear.to - tear.from)}`)));
 }
 
 /** A pleated strip: how long it waited, and for what. */

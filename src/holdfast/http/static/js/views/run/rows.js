@@ -259,7 +259,7 @@ export function rowSentence(row, now) {
 /** A tear in one sentence. */
 export function tearSentence(tear) {
   const who = tear.owner ? `${worker(tear.owner, tear.by)} was gone` : "its process was gone";
-  return `interruption: ${who}, ${worker(tear.by, tear.owner) ?? "another"} went on after ${spoken(tear.to - tear.from)}`;
+  return `interruption: ${who}, ${worker(tear.by, tear.owner) ?? "another"} went on within ${spoken(tear.to - tear.from)}`;
 }
 
 /** What is waited for through a fold: {why, text}. */

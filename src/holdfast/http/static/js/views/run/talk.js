@@ -7,10 +7,11 @@ import { write as json } from "../../json.js";
 import { isOpen } from "./journal.js";
 import { chip, icon, prose, standing, tree, who } from "../../parts.js";
 import { cut } from "../../text.js";
-import { dollars, many, minute, ms, spoken, tokens } from "../../say.js";
+import { dollars, many, minute, spoken, tokens } from "../../say.js";
 import { across, foldsOf, pleated } from "./phone.js";
 import { brief, resolved } from "./rows.js";
 import { streamText } from "./streams.js";
+import { turnsOf } from "./turns.js";
 
 const MOST = 60, LONG = 4000;
 
@@ -20,30 +21,18 @@ export function talk(model, acts) {
   const turns = new Map(); // by key: {element, stamp, close}
   let shown = MOST, kept = null;
 
-  function items() {
-    const found = [];
-    for (const call of model.journal.each()) {
-      if (call.dropped !== null) continue;
-      if (call.sort === "model") found.push({ at: call.start, key: call.key, call });
-      else if (call.sort === "question" && call.question?.decision) found.push({ at: call.ended, key: `q ${call.key}`, question: call });
-      else if (call.sort === "message") found.push({ at: call.began, key: `m ${call.seq}`, message: call });
-    }
-    for (const tear of model.journal.tears) found.push({ at: tear.to, key: `tear ${tear.seq}`, tear });
-    for (const fold of foldsOf(model)) found.push({ at: fold.from + 1, key: `fold ${fold.from}`, fold });
-    return found.sort((one, other) => one.at - other.at);
-  }
-
   function draw() {
-    const all = items(), end = innerHeight + scrollY >= document.body.scrollHeight - 80, wanted = new Set();
+    const all = turnsOf(model.journal, foldsOf(model)), end = innerHeight + scrollY >= document.body.scrollHeight - 80, wanted = new Set();
     const made = [];
     if (all.length > shown) made.push(h("button.link.talk-more", { type: "button", onclick: () => { shown += MOST; draw(); } }, `${many(all.length - shown, "message")} before`));
     for (const item of all.slice(-shown)) {
-      const stamp = item.call ? `${item.call.seq} ${item.call.state}` : item.fold ? String(item.fold.to) : "", known = turns.get(item.key);
+      const done = item.call ?? item.tool, stamp = done ? `${done.seq} ${done.state}` : item.fold ? String(item.fold.to) : "", known = turns.get(item.key);
       wanted.add(item.key);
       if (!known || known.stamp !== stamp) {
         known?.close?.();
         turns.set(item.key, { ...turn(item), stamp });
       }
+      turns.get(item.key).tools?.(item.tools);
       made.push(turns.get(item.key).element);
     }
     for (const [key, each] of turns) {
@@ -61,6 +50,7 @@ export function talk(model, acts) {
     if (item.tear) return { element: across(item.tear, () => acts.choose(String(item.tear.seq))) };
     if (item.fold) return { element: pleated(item.fold) };
     if (item.question) return { element: personTurn(item.question) };
+    if (item.tool) return { element: h("article.turn", toolBox(item.tool, item.tool.name, brief(item.tool.input ?? ""), did(item.tool), h("span.dim", minute(item.at)))) };
     if (item.message) return { element: h("article.turn.user", h("header", h("span.turn-who", icon("message"), item.message.name), h("span.dim", minute(item.message.began))), h("div.turn-text", h("p", item.message.result ?? ""))) };
     return modelTurn(item.call);
   }
@@ -74,7 +64,7 @@ export function talk(model, acts) {
   function modelTurn(call) {
     const asked = h("div"), answer = h("div.turn-text"), tools = h("div"), note = h("div"), spent = call.spent ?? {}, sum = (spent.input_tokens ?? 0) + (spent.output_tokens ?? 0);
     const said = isOpen(call) ? standing("running", "writes") : call.state === "failed" ? standing("failed") : h("span.dim.nowrap", [sum ? `${tokens(sum)} tokens` : "", spent.usd ? dollars(spent.usd) : "", call.ended !== null && call.began !== null ? spoken(call.ended - call.began) : ""].filter(Boolean).join(" · "));
-    const name = h("span", spent.models?.join(", ") || (call.name === "model" ? agentOf(call) : call.name));
+    const name = h("span", spent.models?.join(", ") || "model");
     const made = h("div", asked, h("article.turn.model", { onclick: (event) => { if (!event.target.closest("button, a, summary") && !String(getSelection())) acts.choose(call.key); } },
       h("header", h("span.turn-who", icon("model"), name), call.name === "model" ? h("span.strong", agentOf(call)) : [h("code.strong", call.name), h("span.dim.cut", brief(call.input ?? ""))], h("span.dim", minute(call.start)), h("span.gap"), said), answer, note, tools));
     let close = () => {};
@@ -85,9 +75,15 @@ export function talk(model, acts) {
       swap(answer, live.element);
       close = live.close;
     } else if (call.ended === null) swap(answer, h("p.dim", call.state === "waiting" ? "waits" : "…"));
-    else fill(call, answer, tools, note, name);
+    let wished = new Map(), parts = [], told = null;
+    const drawTools = () => {
+      const stamp = parts.map(({ tool_call_id: id }) => { const { step, question, apart } = wished.get(id) ?? {}; return `${id} ${step?.seq} ${step?.state} ${question?.seq} ${apart}`; }).join();
+      if (stamp !== told) swap(tools, parts.map((part) => wish(part, wished.get(part.tool_call_id))));
+      told = stamp;
+    };
+    if (!open && call.ended !== null) fill(call, answer, note, name).then((found) => { parts = found; drawTools(); });
     ask(call, asked);
-    return { element: made, close };
+    return { element: made, close, tools: (found) => { wished = found; drawTools(); } };
   }
 
   /** What the agent asked: the prompt of the request, and what was said since the answer before. */
@@ -105,18 +101,19 @@ export function talk(model, acts) {
 
   const turnOf = (label, call, inside) => h("article.turn.user", h("header", h("span.turn-who", icon("note"), label), h("span.dim", minute(call.start))), h("div.turn-text", inside));
 
-  async function fill(call, answer, tools, note, name) {
-    if (call.state === "failed") return void swap(answer, h("p.bad-ink", call.remarks?.at(-1)?.text ?? "failed"));
+  /** Show what a model answered; what it wished to call is the answer. */
+  async function fill(call, answer, note, name) {
+    if (call.state === "failed") return swap(answer, h("p.bad-ink", call.remarks?.at(-1)?.text ?? "failed")), [];
     const found = await model.value(call.seq);
     const response = found.value?.response ?? null, parts = Array.isArray(response?.parts) ? response.parts : null;
-    if (!parts) return void swap(answer, typeof found.value === "string" ? prose(cut(found.value, LONG)) : found.value === undefined || found.value === null ? h("p.dim", call.result ?? "") : h("div.json", tree(found.value)));
+    if (!parts) return swap(answer, typeof found.value === "string" ? prose(cut(found.value, LONG)) : found.value === undefined || found.value === null ? h("p.dim", call.result ?? "") : h("div.json", tree(found.value))), [];
     if (response.model_name) retext(name, response.model_name);
     const text = parts.filter((part) => part.part_kind === "text").map((part) => textOf(part.content)).join("\n\n"), thoughts = parts.filter((part) => part.part_kind === "thinking").map((part) => textOf(part.content)).join("\n\n");
     const before = call.attempts > 1 || call.tries?.length ? await salvaged(text) : 0;
     swap(answer, thoughts ? h("details", h("summary.dim", "thoughts"), prose(cut(thoughts, LONG))) : null, before ? h("p", h("span.salvage", { title: "Written before its process was gone, and kept" }, text.slice(0, before)), cut(text.slice(before), LONG)) : text ? prose(cut(text, LONG)) : null);
     if (before) swap(note, h("p.kept", icon("check"), "the underlined part was written before its process was gone, and kept"));
     else if (response.metadata?.holdfast?.partial) swap(note, h("p.kept", icon("check"), "what had been written was taken for the answer"));
-    swap(tools, parts.filter((part) => part.part_kind === "tool-call").map((part) => toolCall(call, part)));
+    return parts.filter((part) => part.part_kind === "tool-call");
   }
 
   /** How many characters of a text were written by earlier attempts and kept, as its stream tells. */
@@ -144,14 +141,20 @@ export function talk(model, acts) {
     return 0;
   }
 
-  function toolCall(call, part) {
-    const prefix = `${agentPath(call)}:${part.tool_call_id}/`, steps = [...model.journal.each()].filter((each) => each.key?.includes(prefix) && each.dropped === null);
-    const step = steps.find((each) => each.sort === "step" || each.sort === "model" || each.sort === "child"), question = steps.find((each) => each.sort === "question");
-    const doubt = step?.tries?.some((each) => each.how === "unknown");
-    const certain = doubt ? chip(`in doubt, ${resolved(step).join("").replace("found done by its probe, not run again", "found done")}`, "doubt", "ask") : !step ? (question ? chip(question.question?.decision ?? "asks a person", "ask", "person") : chip("no record of its own")) : step.state === "done" ? chip("done", "kelp", "check") : step.state === "failed" ? chip("failed", "bad", "cross") : isOpen(step) ? chip("runs", "", "clock") : chip(step.state);
-    const given = typeof part.args === "string" ? part.args : json(part.args ?? {});
-    return h("div.toolcall", { onclick: step ? () => acts.choose(step.key) : undefined }, h("span.tool-name", icon("step"), h("code", part.tool_name), h("span.dim", cut(given, 90))), certain, step?.result ? h("span.dim.tool-note", cut(step.result, 200)) : null);
+  /** A call that a model wished for: what came of it, unless that stands further down. */
+  function wish(part, { step = null, question = null, apart = false } = {}) {
+    const given = cut(typeof part.args === "string" ? part.args : json(part.args ?? {}), 90);
+    const asks = question && (apart || !step), came = asks ? chip(apart ? "a person was asked" : (question.question?.decision ?? "asks a person"), "ask", "person") : apart ? chip("called, see below") : step ? did(step) : chip("no record of its own");
+    return toolBox(apart ? null : step, part.tool_name, given, came);
   }
+
+  /** What came of a call, in a word. */
+  function did(step) {
+    if (step.tries?.some((each) => each.how === "unknown")) return chip(`in doubt, ${resolved(step).join("").replace("found done by its probe, not run again", "found done")}`, "doubt", "ask");
+    return step.state === "done" ? chip("done", "kelp", "check") : step.state === "failed" ? chip("failed", "bad", "cross") : isOpen(step) ? chip("runs", "", "clock") : chip(step.state);
+  }
+
+  const toolBox = (step, name, given, ...more) => h("div.toolcall", { onclick: step ? () => acts.choose(step.key) : undefined }, h("span.tool-name", icon("step"), h("code", name), h("span.dim", given)), more, step?.result ? h("span.dim.tool-note", cut(step.result, 200)) : null);
 
   return { element, draw, close() { for (const each of turns.values()) each.close?.(); } };
 }

@@ -186,7 +186,7 @@ export function timeline(model, view, acts) {
       return h("button.pill", {
         type: "button", class: chosen >= 0 ? "chosen" : "", style: { left: px(Math.min(Math.max(x, 72), width - 78)) }, onclick: () => acts.choose(String(next.seq)),
         "aria-label": isOne ? tearSentence(all[0]) : `${all.length} interruptions`, data: { tear: all[0].seq },
-      }, icon("tear"), isOne ? `went on after ${spoken(all[0].to - all[0].from)}` : `${all.length} interruptions`);
+      }, icon("tear"), isOne ? `went on within ${spoken(all[0].to - all[0].from)}` : `${all.length} interruptions`);
     });
   }
 

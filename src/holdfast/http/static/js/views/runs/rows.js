@@ -2,7 +2,7 @@
 
 import { h, path, retext, swap } from "../../dom.js";
 import { cost, glyph, meter, sentence, standing, strand } from "../../parts.js";
-import { cost as costWords, count, dollars, flat, happens, moment, ms, plain, span, stands, tone, word } from "../../say.js";
+import { cost as costWords, count, day, dollars, flat, happens, minute, moment, ms, now, plain, span, stands, tone, word } from "../../say.js";
 import { middle, shown } from "../../text.js";
 
 const ID_CHARACTERS = 24;
@@ -28,7 +28,7 @@ export function line(run, { chosen, pick, opens, depth = 0 }) {
     life: [life, (of) => `${of.status} ${JSON.stringify(of.life ?? [])}`, (of) => strand(of)],
     progress: [progress, (of) => JSON.stringify(of.progress), (of) => far(of)],
     spent: [spent, (of) => `${of.spent?.usd} ${of.budget?.usd}`, (of) => paid(of)],
-    age: [age, (of) => span(of), (of) => h("span", { title: `began ${moment(of.created_at)}` }, span(of))],
+    age: [age, (of) => span(of), (of) => h("span", { title: `created ${moment(of.created_at)}${of.finished_at ? `, ended ${moment(of.finished_at)}` : ", and goes on"}` }, span(of), h("div.dim", since(of.created_at)))],
   });
 }
 
@@ -48,7 +48,7 @@ export function card(run, { chosen, opens }) {
     life: [life, (of) => `${of.status} ${JSON.stringify(of.life ?? [])}`, (of) => strand(of, { width: 150 })],
     far: [far, (of) => (of.progress?.total ? fraction(of) : of.agent), (of) => (of.progress?.total ? fraction(of) : of.agent)],
     spent: [spent, (of) => String(of.spent?.usd), (of) => (of.spent?.usd ? dollars(of.spent.usd) : "")],
-    age: [age, (of) => span(of), (of) => span(of)],
+    age: [age, (of) => span(of), (of) => `${of.finished_at ? "took " : ""}${span(of)}`],
   });
 }
 
@@ -84,6 +84,9 @@ function keep(element, box, run, parts) {
   row.update(run);
   return row;
 }
+
+/** When a run was created: the time of today, or the day. */
+const since = (at) => (day(at) === day(now()) ? minute(at) : day(at).slice(4));
 
 function named(run) {
   const all = Object.entries(run.labels ?? {});
