@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from tests.chaos.server import free_port
 
-WAIT_S = 60.0
+WAIT_S = 150.0
 REGION = "eu-west-1"
 
 
@@ -73,7 +73,7 @@ class Broker:
                     told = (self.folder / "log").read_text()
                     self.kill()
                     raise RuntimeError(f"{type(self).__name__} does not answer: {told}") from None
-                time.sleep(0.02)
+                time.sleep(0.2)  # each try costs what the server needs to start
 
     def kill(self) -> None:
         """End it with -9, and all that it has started."""

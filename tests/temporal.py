@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from tests.chaos.server import free_port
 
-WAIT_S = 60.0
+WAIT_S = 150.0
 
 
 class Cluster:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from playwright.sync_api import expect, sync_playwright
 
-expect.set_options(timeout=30_000)  # as long as a page waits for anything
+expect.set_options(timeout=90_000)  # as long as a page waits for anything
 
 FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -50,7 +50,7 @@ class Visitor:
             viewport=size, color_scheme="dark" if dark else "light", has_touch=size is PHONE, reduced_motion="reduce",
             timezone_id="UTC", base_url=address,
         )  # fmt: skip
-        self.context.set_default_timeout(30_000)
+        self.context.set_default_timeout(90_000)
         self.page = self.context.new_page()
         self._asked = set()  # requests without an answer; streams have none
         self.page.on("request", lambda request: request.resource_type == "eventsource" or self._asked.add(request))
