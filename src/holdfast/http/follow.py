@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from holdfast.client.documents import json_bytes
 from holdfast.errors import HoldfastError
-from holdfast.http.connections import KEY, Connection, Guest
+from holdfast.http.connections import KEY, Connection, Guest, gone
 from holdfast.http.errors import Refused, problem
 
 MOST_FOLLOWERS: Final = 1_000  # of one server
@@ -315,10 +315,10 @@ class _Followed(Response):
             async with (
                 followers.watched(self._allowed) as lost,
                 followers.beside(self._source) as board,
-                _begun(_gone(receive), followers.closing.wait(), self._say(board, send)) as (gone, closing, _),
+                _begun(gone(receive), followers.closing.wait(), self._say(board, send)) as (left, closing, _),
                 _begun(self._follow(connection, send)) as (following,),
             ):
-                ends = [in_the_way, gone, closing, lost, following]
+                ends = [in_the_way, left, closing, lost, following]
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
                 leaves = any(each.done() for each in ends[:3])
             if not leaves:
@@ -391,8 +391,3 @@ def _joined(found: list[Message]) -> Message:
         size += len(found[count][1])
         count += 1
     return found[count - 1][0], b"".join(message for _, message in found[:count])
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
