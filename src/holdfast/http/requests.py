@@ -71,7 +71,7 @@ async def answered(hf: Client, request: Request, path: str, work: Awaitable[Resp
     except ClientDisconnect:
         response = Response(status_code=400)  # nobody is there to read it
     except Exception as error:  # noqa: BLE001 - a fault is logged and told without its details
-        response = answer(error)
+        response = answer(error, Edge(hf).url)
         if isinstance(error, Refused):
             note_refused(hf, request, path, error)
     response.headers["Cache-Control"] = "no-store"
@@ -177,7 +177,8 @@ async def patience(hf: Client, more_s: float = 0.0) -> AsyncIterator[None]:
             yield
     except TimeoutError:
         told = f"the store did not answer within {limit_s:g} s"
-        raise StoreUnavailable(f"{told}; what was asked may be done all the same, so ask what is there") from None
+        told += "; what was asked may be done all the same, so ask what is there"
+        raise StoreUnavailable(told, told=told) from None
 
 
 async def _response(done: Any, told: Callable[[Any], Any] | None = None) -> Response:

@@ -80,8 +80,8 @@ class _Deadline:
 
     def _over(self, looks: int) -> None:
         ailment = self._store.ailment()
-        late = f"within {spoken(self._limit_s)}" + ("" if ailment is None else f" ({ailment.reason})")
-        if not self._work.withdraw(late) and not self._work.unknown and looks < _LOOKS:
+        late, why = f"within {spoken(self._limit_s)}", "" if ailment is None else f" ({ailment})"
+        if not self._work.withdraw(late, why) and not self._work.unknown and looks < _LOOKS:
             self._call(_LOOK_S, looks + 1)  # it is in a transaction in this moment, which ends one way or the other
         else:
             settle(self._future, None, self._work.refusal())
