@@ -395,7 +395,9 @@ def _leave(server, polls):
 
 def count(server, labels):
     """Requests that were answered, as the server counts them."""
-    found = re.search(rf'requests_total{{method="GET",{re.escape(labels)}}} ([\d.]+)', server.ask("/metrics")[2].decode())
+    found = re.search(
+        rf'requests_total{{method="GET",{re.escape(labels)}}} ([\d.]+)', server.ask("/metrics")[2].decode()
+    )
     return float(found[1]) if found else 0
 
 
@@ -412,7 +414,9 @@ def test_what_was_begun_counts_until_it_is_done(target):
         before, writers = sockets(server), []
         for n in range(3):
             body = json.dumps({"agent": "listen", "args": [1], "id": f"begun-{n}", "after": "1d"}).encode()
-            lines = f"Authorization: Bearer {secret}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+            lines = (
+                f"Authorization: Bearer {secret}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+            )
             writers.append(server.connect())
             writers[-1].sendall(HEAD.format("/api/runs", lines).replace("GET", "POST").encode() + body)
         until(lambda: server.ask("/api/runs", token=secret)[0] == 429)

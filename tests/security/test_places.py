@@ -57,7 +57,10 @@ def prepared(url):
     async def main():
         async with holdfast.open(url, agents=AGENTS) as hf:
             await hf.serve(*AGENTS)
-            return [(await hf.create_token(name, only=only))[1] for name, only in (("ana", None), ("nina", {"team": "night"}))]
+            return [
+                (await hf.create_token(name, only=only))[1]
+                for name, only in (("ana", None), ("nina", {"team": "night"}))
+            ]
 
     return asyncio.run(main())
 

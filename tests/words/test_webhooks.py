@@ -84,7 +84,7 @@ def test_what_is_signed_of_the_body_cannot_be_moved_into_the_id(signed, id, body
 
 
 def test_a_digit_cannot_be_moved_between_the_id_and_the_time():
-    """A declaration of an older version, in which they touch: nothing is taken for it, neither what the sender sent nor what was moved."""
+    """A declaration of an older version, in which they touch: nothing is taken for it any more."""
     old = loaded({**stored(Verify.hmac("env:A", header="X", id="I", timestamp="T", signed="{id}.{timestamp}.{body}")),
                   "signed": "{id}{timestamp}.{body}"})  # fmt: skip
     made = hmac.new(b"k", b"order101700000000.{}", "sha256").hexdigest()
@@ -149,8 +149,15 @@ def test_the_id_of_what_slack_sends(body, id):
         (lambda: Verify.hmac("env:A", header="X", signed="{id}{body}"), "so give its header"),
         (lambda: Verify.hmac("env:A", header="X", id="I", signed="{id}{body}"), "does not tell where the id ends"),
         (lambda: Verify.hmac("env:A", header="X", id="I", signed="v1{body}{id}"), "as in '{id}.{body}'"),
-        *((lambda signed=signed: Verify.hmac("env:A", header="X", id="I", timestamp="T", signed=signed), "another id")
-          for signed in ("{id}{timestamp}.{body}", "{timestamp}{id}.{body}", "{body}.{id}{timestamp}", "{id}{timestamp}{body}")),
+        *(
+            (lambda signed=signed: Verify.hmac("env:A", header="X", id="I", timestamp="T", signed=signed), "another id")
+            for signed in (
+                "{id}{timestamp}.{body}",
+                "{timestamp}{id}.{body}",
+                "{body}.{id}{timestamp}",
+                "{id}{timestamp}{body}",
+            )
+        ),
         (lambda: Verify.hmac("env:A", header="X", encoding="base32"), "choose 'hex' or 'base64'"),
         (lambda: Verify.hmac("env:A", header="X", algorithm="md5"), "and one of sha1, sha256"),
         (lambda: Verify.hmac("env:A", header="X", prefix=5), "stands before a signature"),

@@ -1,9 +1,9 @@
 """The connections of a server: how many there may be, whose they are, and how long each may take.
 
 A connection counts as its address's until a request on it has shown a token; until the answer to that is taken it counts as the
-token's, and where its caller has gone, until what was begun for it is done. Who says nothing keeps nobody out, nor does who takes nothing: where there are too many, a new one takes the place of
-the one without a token that has been waited for longest. Where all of them are at work, a few more are let in to be told so, and
-probes to be answered.
+token's, and where its caller has gone, until what was begun for it is done. Who says nothing keeps nobody out, nor does who takes
+nothing: where there are too many, a new one takes the place of the one without a token that has been waited for longest. Where all
+of them are at work, a few more are let in to be told so, and probes to be answered.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ A decision about what is no longer there has beside it what is: `"approval"`.
 The status of one of our exceptions is in `STATUSES`, its code is the name of its class. What only a server can refuse is in
 `REFUSALS`. Anything else is a fault of ours: it is logged, and nothing of it is told.
 
-Where the store is, is told to nobody: messages name it, because in Python who reads them has opened it, and so does what a driver says.
+Where the store is, is told to nobody. Messages name it, because in Python who reads them has opened it; so does what a driver says.
 """
 
 from __future__ import annotations

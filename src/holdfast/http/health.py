@@ -19,9 +19,9 @@ from holdfast.client.documents import json_bytes
 from holdfast.client.edge import Edge
 from holdfast.errors import HoldfastError
 from holdfast.http.follow import Followers
+from holdfast.words.harmless import logger
 from holdfast.worker.health import LATE_MS, PATIENCE_S
 from holdfast.worker.metrics import STORE_METRICS, Described, StoreSight, exposition
-from holdfast.words.harmless import logger
 
 _COUNTED_S: Final = 5.0  # the counts of the store are not taken more often
 _log = logger("holdfast.http")

@@ -209,9 +209,9 @@ class Verify:
             raise BadArguments("Verify.hmac: signed= has {id}, so give its header as id=")
         if _touches(signed):
             raise BadArguments(
-                f"Verify.hmac: signed={short(signed)} does not tell where the id ends, so whoever saw a request could move a part of "
-                "what is beside it into it, or out of it, and send it again under another id. Write what the sender puts between "
-                "them, as in '{id}.{body}'; a sender that puts nothing there cannot be told from who has seen it"
+                f"Verify.hmac: signed={short(signed)} does not tell where the id ends, so whoever saw a request could move a part "
+                "of what is beside it into it, or out of it, and send it again under another id. Write what the sender puts "
+                "between them, as in '{id}.{body}'; a sender that puts nothing there cannot be told from who has seen it"
             )
         if encoding not in ("hex", "base64") or algorithm not in _ALGORITHMS:
             raise BadArguments(

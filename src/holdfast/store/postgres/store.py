@@ -166,7 +166,9 @@ class PostgresStore(Store):
         if self._writer.ended:
             return Ailment("the task that writes the store has ended", lasting=True)
         trouble = self._writer.trouble
-        return None if trouble is None else Ailment("the store cannot be written now", lasting=False, trouble=str(trouble))
+        return (
+            None if trouble is None else Ailment("the store cannot be written now", lasting=False, trouble=str(trouble))
+        )
 
     # Writing
 

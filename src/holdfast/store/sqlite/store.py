@@ -196,7 +196,9 @@ class SQLiteStore(Store):
         if not self._writer.thread.is_alive():
             return Ailment("the thread that writes the store has ended", lasting=True)
         trouble = self._writer.trouble
-        return None if trouble is None else Ailment("the store cannot be written now", lasting=False, trouble=str(trouble))
+        return (
+            None if trouble is None else Ailment("the store cannot be written now", lasting=False, trouble=str(trouble))
+        )
 
     def _moved(self) -> None:
         """Tell listeners, from the writer's thread, that another process committed."""
