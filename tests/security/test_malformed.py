@@ -17,7 +17,7 @@ from tests.security.conftest import with_store
 SEED = int(os.environ.get("HOLDFAST_TEST_SEED", "1"))
 MANY = int(os.environ.get("HOLDFAST_TEST_MALFORMED", "100000"))
 AT_ONCE = 150
-ANSWER_S = 60.0  # a computer that is busy with other tests
+ANSWER_S = 600.0  # a computer that is busy with other tests
 GROWN = 48 << 20  # bytes
 STATUS = re.compile(rb"HTTP/1\.1 (\d{3})")
 
