@@ -580,7 +580,7 @@ class LeafError(NotInRun):
 class StoreUnavailable(HoldfastError):
     """The store is closed or cannot be reached. `lasting`: to try again does not help, as where it can only be read.
 
-    Nothing was done, and nothing will be.
+    Nothing was done, and nothing will be. `told` is the message without where the store is, if it has one that says so.
 
     Example:
         ```python
@@ -592,9 +592,9 @@ class StoreUnavailable(HoldfastError):
         ```
     """
 
-    def __init__(self, message: str | None = None, *, lasting: bool = False) -> None:
+    def __init__(self, message: str | None = None, *, lasting: bool = False, told: str = "") -> None:
         super().__init__(message)
-        self.lasting = lasting
+        self.lasting, self.told = lasting, told
 
 
 class Unconfirmed(StoreUnavailable):

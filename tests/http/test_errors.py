@@ -27,8 +27,12 @@ def needed(each):
 
 @pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.__name__)
 def test_every_error_has_a_status_and_a_code(kind):
-    """Its status stands in the server's table, its code is the name of its class, and its message is its own."""
-    status, document, _ = problem(kind("what happened"))
+    """Its status stands in the server's table, its code is the name of its class, and its message is its own.
+
+    That of a store that is away may say where it is: then what may be told stands beside it.
+    """
+    may_be_told = {"told": "what happened"} if issubclass(kind, holdfast.StoreUnavailable) else {}
+    status, document, _ = problem(kind("what happened", **may_be_told))
     assert status == STATUSES[kind.__name__] == kind.http_status == codes()[code_of(kind)]
     assert document["error"]["code"] == code_of(kind)
     assert "what happened" in document["error"]["message"]
@@ -48,6 +52,22 @@ def test_the_guide_lists_every_code_and_every_path():
     rows = ["| path | needs | |", "|---|---|---|"]
     rows += [f"| {each.method} `{each.path}` | {needed(each)} | {each.says} |" for each in PATHS]
     assert between(page("docs/guide/http.md"), "paths").strip() == "\n".join(rows)
+
+
+def test_what_a_store_says_is_for_the_log(caplog):
+    """A driver names hosts, users and files; who asks is told what became of the request."""
+    for error, expected in (
+        (holdfast.StoreUnavailable("'/srv/runs.db' cannot be read"), "the store is closed or cannot be reached"),
+        (holdfast.StoreUnavailable("'/srv/runs.db' is read-only", lasting=True), "this server can only read its store"),
+        (holdfast.Unconfirmed("no answer from ('10.0.0.7', 5432)"), "it may have happened"),
+        (holdfast.UnknownRun("there is no run 'a' in sqlite:/srv/runs.db"), "there is no run 'a' in the store"),
+        (holdfast.Unsupported("'sqlite:/srv/runs.db' has no forks"), "the store has no forks"),
+    ):
+        told = problem(error, "sqlite:/srv/runs.db")[1]["error"]["message"]
+        assert expected in told
+        assert "/srv" not in told
+        assert "10.0.0.7" not in told
+    assert "'/srv/runs.db' cannot be read" in caplog.text
 
 
 @pytest.mark.parametrize("code", REFUSALS)

@@ -12,6 +12,7 @@ import threading
 import time
 from pathlib import Path
 
+import apsw
 import pytest
 from tests.commands import environment
 from tests.security import agents
@@ -365,6 +366,66 @@ def test_who_waits_for_long_is_in_nobodys_way(server):
     assert select.select(waiting, [], [], 0)[0] == []
     server.process.stop()  # then all of them are answered
     assert {parsed(rest(each))[0] for each in waiting} == {202}
+
+
+def test_who_hangs_up_waits_for_nothing(server):
+    """Long polls of one token that are sent and left, thirty times a hundred: each ends when its caller leaves."""
+    with_store(server, _publish)
+    answered = 'path="/api/runs/{id}/result",status="400"'
+    _leave(server, 100)  # what the first ones cost, caches and threads, the others do not
+    until(lambda: count(server, answered) == 100)
+    before = memory(server)
+    for there in range(100, 3_100, 100):
+        assert _leave(server, 100) == 0, "it was told to come again"
+        until(lambda: count(server, answered) == there + 100)  # noqa: B023
+    grown = (memory(server) - before) >> 20
+    assert grown < 8, f"{grown} MB"
+
+
+def _leave(server, polls):
+    """Ask for the result of a run that goes on, and hang up once it is waited for; returns how many had an answer."""
+    asked = [begin(server, "/api/runs/l/result?timeout=60", server.token) for _ in range(polls)]
+    assert server.ask("/api/runs/l")[0] == 200  # those before it are in
+    there, _, _ = select.select(asked, [], [], 0)
+    for each in asked:
+        each.close()
+        server.held.remove(each)
+    return len(there)
+
+
+def count(server, labels):
+    """Requests that were answered, as the server counts them."""
+    found = re.search(
+        rf'requests_total{{method="GET",{re.escape(labels)}}} ([\d.]+)', server.ask("/metrics")[2].decode()
+    )
+    return float(found[1]) if found else 0
+
+
+def test_what_was_begun_counts_until_it_is_done(target):
+    """Writes go on when their caller hangs up. Until they are done they are the caller's: no more are begun than it may have."""
+    server = target("serve", "--port", "0", "--limits", "token=3")
+    with_store(server, _publish)
+    secret = token(server, "ana")
+    assert server.ask("/api/runs", token=secret)[0] == 200
+    database = apsw.Connection(server.url.removeprefix("sqlite:"))
+    database.set_busy_timeout(10_000)
+    with database:  # nobody else can write meanwhile
+        database.execute("UPDATE runs SET agent = agent")
+        before, writers = sockets(server), []
+        for n in range(3):
+            body = json.dumps({"agent": "listen", "args": [1], "id": f"begun-{n}", "after": "1d"}).encode()
+            lines = (
+                f"Authorization: Bearer {secret}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+            )
+            writers.append(server.connect())
+            writers[-1].sendall(HEAD.format("/api/runs", lines).replace("GET", "POST").encode() + body)
+        until(lambda: server.ask("/api/runs", token=secret)[0] == 429)
+        for each in writers:
+            each.close()
+        until(lambda: sockets(server) <= before)
+        assert server.ask("/api/runs", token=secret)[0] == 429
+    until(lambda: server.ask("/api/runs", token=secret)[0] == 200)
+    assert [server.ask(f"/api/runs/begun-{n}")[0] for n in range(3)] == [200] * 3
 
 
 def test_large_documents_of_one_token_are_few_at_a_time(server):

@@ -83,6 +83,32 @@ def test_what_is_signed_of_the_body_cannot_be_moved_into_the_id(signed, id, body
         check(verify, [b"k"], (headers | {"i": moved}).items(), rest.encode(), 5_000)
 
 
+def test_a_digit_cannot_be_moved_between_the_id_and_the_time():
+    """A declaration of an older version, in which they touch: nothing is taken for it any more."""
+    old = loaded({**stored(Verify.hmac("env:A", header="X", id="I", timestamp="T", signed="{id}.{timestamp}.{body}")),
+                  "signed": "{id}{timestamp}.{body}"})  # fmt: skip
+    made = hmac.new(b"k", b"order101700000000.{}", "sha256").hexdigest()
+    for id, at in (("order10", "1700000000"), ("order1", "01700000000")):
+        with pytest.raises(Forged):
+            check(old, [b"k"], {"x": made, "i": id, "t": at}.items(), b"{}", 1_700_000_000_000)
+
+
+@pytest.mark.parametrize(("signed", "body", "at", "moved"), [
+    ("{timestamp}{body}", b"5", "1700000000", ("17000000005", b"")),
+    ("{timestamp}{body}", b"5", "1700000000", ("170000000", b"05")),
+    ("{body}{timestamp}", b"10", "1700000000", ("01700000000", b"1")),
+    ("{body}{timestamp}", b"1", "1700000000", ("11700000000", b"")),
+])  # fmt: skip
+def test_a_time_beside_the_body_is_divided_in_one_way(signed, body, at, moved):
+    verify = Verify.hmac("env:A", header="X", timestamp="T", signed=signed)
+    text = signed.encode().replace(b"{timestamp}", at.encode()).replace(b"{body}", body)
+    assert text == signed.encode().replace(b"{timestamp}", moved[0].encode()).replace(b"{body}", moved[1])
+    made = hmac.new(b"k", text, "sha256").hexdigest()
+    assert check(verify, [b"k"], {"x": made, "t": at}.items(), body, 1_700_000_000_000)
+    with pytest.raises(Forged):
+        check(verify, [b"k"], {"x": made, "t": moved[0]}.items(), moved[1], 1_700_000_000_000)
+
+
 @pytest.mark.parametrize(
     ("body", "id"),
     [
@@ -123,6 +149,15 @@ def test_the_id_of_what_slack_sends(body, id):
         (lambda: Verify.hmac("env:A", header="X", signed="{id}{body}"), "so give its header"),
         (lambda: Verify.hmac("env:A", header="X", id="I", signed="{id}{body}"), "does not tell where the id ends"),
         (lambda: Verify.hmac("env:A", header="X", id="I", signed="v1{body}{id}"), "as in '{id}.{body}'"),
+        *(
+            (lambda signed=signed: Verify.hmac("env:A", header="X", id="I", timestamp="T", signed=signed), "another id")
+            for signed in (
+                "{id}{timestamp}.{body}",
+                "{timestamp}{id}.{body}",
+                "{body}.{id}{timestamp}",
+                "{id}{timestamp}{body}",
+            )
+        ),
         (lambda: Verify.hmac("env:A", header="X", encoding="base32"), "choose 'hex' or 'base64'"),
         (lambda: Verify.hmac("env:A", header="X", algorithm="md5"), "and one of sha1, sha256"),
         (lambda: Verify.hmac("env:A", header="X", prefix=5), "stands before a signature"),

@@ -135,7 +135,7 @@ class Base:
             with self._limited():
                 return await write
         except Unconfirmed as error:
-            raise Unconfirmed(f"{error}. {look}") from None
+            raise Unconfirmed(f"{error}. {look}", told=error.told and f"{error.told}. {look}") from None
 
     def _limit_s(self, of_this_client: float) -> float | None:
         """The deadline that holds now: the block's, or else this; None if it is no limit."""

@@ -203,6 +203,7 @@ class StoreInfo:
     Attributes:
         kind: "sqlite" or "postgresql".
         where: Its URL, without a password; of a file without its folder, which is nobody's business on another computer.
+            Over HTTP, of a database only its kind.
         bytes: How large it is.
         events: How many events it has, about.
         runs: How many runs it has, about.

@@ -205,8 +205,9 @@ class ScheduleHandle:
         client = self._client
         start, end = from_day(start), from_day(end)
         first, until, now = epoch_ms(start), epoch_ms(end), client.store.clock.now()
-        if not first <= until <= now + _APART_MS:
-            wrong = "the end is before the start" if until < first else "the end is in the future"
+        if not 0 <= first <= until <= now + _APART_MS:
+            wrong = "the start is before 1970" if first < 0 else "the end is in the future"
+            wrong = "the end is before the start" if until < first else wrong
             raise BadArguments(
                 f"backfill({start.isoformat()}, {end.isoformat()}): {wrong}. Give a start, and an end behind it that is past"
             )

@@ -35,6 +35,9 @@ def application(hf: Client, guard: Tokens, followers: Followers, provider: oidc.
     entrance = Entrance(hf, guard)
     receiver, page = Receiver(hf, guard, followers, health.served), Page()
 
+    async def failed(_: Request, error: Exception) -> Response:
+        return answer(error, Edge(hf).url)
+
     async def openapi(_: Request) -> Response:
         return Response(_described(), media_type="application/json")
 
@@ -53,7 +56,7 @@ def application(hf: Client, guard: Tokens, followers: Followers, provider: oidc.
         routes += [Route("/sign-in/oidc", away.leave), Route("/sign-in/oidc/back", away.back)]
     for path, endpoints in by_route().items():
         routes.append(Route(path, functools.partial(receiver.serve, endpoints), methods=list(endpoints)))
-    failures = {HTTPException: _lost, Exception: _failed}
+    failures = {HTTPException: _lost, Exception: failed}
     app = Starlette(routes=routes, middleware=[Middleware(OwnPages)], exception_handlers=failures)
     app.router.redirect_slashes = False
     app.state.bundles = asyncio.Semaphore(1)
@@ -75,7 +78,3 @@ async def _lost(request: Request, error: Exception) -> Response:
         told = f"{request.method} is not what {request.url.path!r} is asked with; it is {allowed}"
         return answer(Refused("wrong_method", told, error.headers))
     return answer(Refused("unknown_path", f"there is nothing at {request.url.path!r}"))
-
-
-async def _failed(_: Request, error: Exception) -> Response:
-    return answer(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+from dataclasses import replace
 from typing import Any, Final
 
 from pydantic import Field
@@ -13,7 +14,7 @@ from holdfast.client.control import Action, Bulk
 from holdfast.client.edge import Edge
 from holdfast.client.keys import Keys
 from holdfast.errors import BadArguments, RunFinished
-from holdfast.http.errors import Refused
+from holdfast.http.errors import Refused, placeless
 from holdfast.http.events import attachment
 from holdfast.http.routes import Call, Input, Nothing
 from holdfast.http.runs import Fits
@@ -46,9 +47,9 @@ async def do(call: Call[Nothing, Many]) -> Bulk:
     if (asked.ids is None) == (asked.filter is None):
         raise BadArguments("give either ids or filter")
     how: dict[str, Any] = {"reason": asked.reason, "by": call.by.name, "expect": asked.expect}
-    if asked.filter is None:
-        return await call.hf.bulk(asked.action, ids=asked.ids, **how)
-    return await call.hf.bulk(asked.action, **how, **asked.filter.which())
+    which = {"ids": asked.ids} if asked.filter is None else asked.filter.which()
+    done, store = await call.hf.bulk(asked.action, **how, **which), Edge(call.hf).url
+    return replace(done, refused=tuple(replace(each, message=placeless(each.message, store)) for each in done.refused))
 
 
 async def bundle(call: Call[Nothing, None]) -> Response:

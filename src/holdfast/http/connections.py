@@ -1,9 +1,9 @@
 """The connections of a server: how many there may be, whose they are, and how long each may take.
 
 A connection counts as its address's until a request on it has shown a token; until the answer to that is taken it counts as the
-token's. Who says nothing keeps nobody out, nor does who takes nothing: where there are too many, a new one takes the place of
-the one without a token that has been waited for longest. Where all of them are at work, a few more are let in to be told so, and
-probes to be answered.
+token's, and where its caller has gone, until what was begun for it is done. Who says nothing keeps nobody out, nor does who takes
+nothing: where there are too many, a new one takes the place of the one without a token that has been waited for longest. Where all
+of them are at work, a few more are let in to be told so, and probes to be answered.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import h11
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -132,6 +132,7 @@ class Doors:
 
     def enter(self, new: Connection) -> None:
         """Count a new connection; another one may have to leave, or this one."""
+        new.is_counted = True
         self._here += 1
         self._of[new.owner] += 1
         if self._of[new.owner] > self.limits.address:
@@ -153,9 +154,9 @@ class Doors:
         connection.abort()
 
     def leave(self, gone: Connection) -> None:
-        """Count a connection that is gone."""
-        if not gone.is_gone:
-            gone.is_gone = True
+        """Count a connection no longer."""
+        if gone.is_counted:
+            gone.is_counted = False
             self._here -= 1
             self.works(gone)
             self._take(gone.owner)
@@ -166,13 +167,13 @@ class Doors:
 
     def depart(self, guest: Guest) -> None:
         """Count it no longer."""
-        if not guest.is_gone:
-            guest.is_gone = True
+        if guest.is_counted:
+            guest.is_counted = False
             self._take(guest.owner)
 
     def own(self, connection: Visit, owner: str) -> None:
-        """Count a connection as another owner's from now on, unless it is gone."""
-        if connection.is_gone:
+        """Count a connection as another owner's from now on, unless it does not count any more."""
+        if not connection.is_counted:
             return
         self._take(connection.owner)
         connection.owner = owner
@@ -226,7 +227,8 @@ class Visit:
     address: str
     owner: str  # the address, or the token that was shown
     limits: Limits
-    is_gone: bool
+    is_counted: bool  # among those of its owner
+    is_gone = False  # nobody is there to be answered
     _doors: Doors
 
     def admit(self, token: str) -> None:
@@ -268,6 +270,36 @@ class Visit:
             self._doors.keep(self.address, -kept)
 
 
+@contextlib.asynccontextmanager
+async def while_there(receive: Receive) -> AsyncIterator[None]:
+    """Do something in this block as long as its caller is there: it is stopped by `ClientDisconnect`. Nothing else may be read."""
+    loop = asyncio.get_running_loop()
+
+    async def watch() -> None:
+        await gone(receive)
+        block.reschedule(loop.time())
+
+    try:
+        async with asyncio.timeout(None) as block:
+            watching = loop.create_task(watch())
+            try:
+                yield
+                if watching.done():  # it has read what a later reader would wait for
+                    raise ClientDisconnect
+            finally:
+                watching.cancel()
+    except TimeoutError:
+        if block.expired():
+            raise ClientDisconnect from None
+        raise
+
+
+async def gone(receive: Receive) -> None:
+    """Wait until the caller of a request is gone; whatever else comes of it is not kept."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
 class Guest(Visit):
     """A request that came through somebody else's server, to which connections, their limits and their ends are left."""
 
@@ -275,7 +307,7 @@ class Guest(Visit):
     is_full = False
 
     def __init__(self, doors: Doors, address: str) -> None:
-        self._doors, self.limits, self.is_gone = doors, doors.limits, False
+        self._doors, self.limits, self.is_counted = doors, doors.limits, True
         self.address = self.owner = _network(address)
         doors.visit(self)
 
@@ -305,7 +337,8 @@ class Connection(H11Protocol, Visit):
         self.address = self.owner = ""
         self._account: int | None = None  # of this computer, at the other end of TCP
         self.peer: int | None = None  # at the other end of a Unix socket: the user's number
-        self._waits = self._gives_way = self._hears = self.is_gone = False
+        self._waits = self._gives_way = self._hears = self.is_counted = False
+        self._at_work = 0  # requests of it whose work has not ended, whether or not they are answered
         self._late: asyncio.TimerHandle | None = None  # while it waits for a request
         self._stuck: asyncio.TimerHandle | None = None  # while an answer is not taken
 
@@ -321,7 +354,9 @@ class Connection(H11Protocol, Visit):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._doors.leave(self)
+        self.is_gone = True
+        if not self._at_work:
+            self._doors.leave(self)
         self._settle()
         if self._stuck is not None:
             self._stuck.cancel()
@@ -345,6 +380,7 @@ class Connection(H11Protocol, Visit):
 
     def abort(self) -> None:
         """Close it now, whatever was to be sent."""
+        self.is_gone = True
         self.transport.abort()
 
     def has_news(self) -> bool:
@@ -444,9 +480,13 @@ class Connection(H11Protocol, Visit):
                 self._doors.check(self)
         except Refused as refused:
             app = answer(refused)
+        self._at_work += 1
         try:
             await app(scope, receive, send)
         finally:
+            self._at_work -= 1
+            if self.is_gone and not self._at_work:
+                self._doors.leave(self)
             if cycle.response_started and not cycle.response_complete and not cycle.disconnected:
                 cycle.disconnected = True  # half an answer is no answer: what was sent of it must not look whole
                 self.abort()

@@ -6,6 +6,8 @@ A decision about what is no longer there has beside it what is: `"approval"`.
 
 The status of one of our exceptions is in `STATUSES`, its code is the name of its class. What only a server can refuse is in
 `REFUSALS`. Anything else is a fault of ours: it is logged, and nothing of it is told.
+
+Where the store is, is told to nobody. Messages name it, because in Python who reads them has opened it; so does what a driver says.
 """
 
 from __future__ import annotations
@@ -102,8 +104,8 @@ def code_of(kind: type[HoldfastError]) -> str:
     return code(kind.__name__)
 
 
-def problem(error: Exception) -> tuple[int, dict[str, Any], Mapping[str, str] | None]:
-    """Choose the status, the document and the headers that tell of an error."""
+def problem(error: Exception, store: str = "") -> tuple[int, dict[str, Any], Mapping[str, str] | None]:
+    """Choose the status, the document and the headers that tell of an error; `store` is the address that is not told."""
     if isinstance(error, Refused):
         status, hint = REFUSALS[error.code]
         return status, _document(error.code, error.message, hint, error.details), error.headers
@@ -113,7 +115,7 @@ def problem(error: Exception) -> tuple[int, dict[str, Any], Mapping[str, str] | 
         retry = {"Retry-After": "1"} if status == 503 else None
         if getattr(error, "lasting", False):
             hint, retry = "Ask a server that may write; this one can only read.", None
-        document = _document(code_of(kind), str(error), hint, error.details)
+        document = _document(code_of(kind), _message(error, store), hint, error.details)
         if isinstance(error, errors.Stale) and error.approval is not None:
             document["approval"] = error.approval
         return status, document, retry
@@ -121,10 +123,27 @@ def problem(error: Exception) -> tuple[int, dict[str, Any], Mapping[str, str] | 
     return problem(Refused("internal", "something went wrong in the server"))
 
 
-def answer(error: Exception) -> Response:
-    """Make the response that tells of an error."""
-    status, document, headers = problem(error)
+def answer(error: Exception, store: str = "") -> Response:
+    """Make the response that tells of an error; `store` is the address that is not told."""
+    status, document, headers = problem(error, store)
     return Response(json_bytes(document), status, headers, "application/json")
+
+
+def _message(error: HoldfastError, store: str) -> str:
+    """Say what an error says but for where the store is; what only the log may say is there."""
+    if isinstance(error, errors.StoreUnavailable):
+        _log.warning("a request needed the store in vain: %s", error)
+        if error.told:
+            return error.told
+        if isinstance(error, errors.Unconfirmed):
+            return "the store did not confirm a write in time: it may have happened, or happen yet"
+        return "this server can only read its store" if error.lasting else "the store is closed or cannot be reached"
+    return placeless(str(error), store)
+
+
+def placeless(text: str, store: str) -> str:
+    """Leave the address of the store out of a text."""
+    return text.replace(repr(store), "the store").replace(store, "the store") if store else text
 
 
 def _document(code: str, message: str, hint: str, details: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from holdfast.client.documents import json_bytes
 from holdfast.errors import HoldfastError
-from holdfast.http.connections import KEY, Connection, Guest
+from holdfast.http.connections import KEY, Connection, Guest, gone
 from holdfast.http.errors import Refused, problem
 
 MOST_FOLLOWERS: Final = 1_000  # of one server
@@ -168,7 +168,8 @@ class Board:
 class Followers:
     """All who follow something at this server."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: str = "") -> None:
+        self.store = store  # its address, which nobody is told
         self.closing = asyncio.Event()
         self.count = 0
         self._here: dict[str, dict[asyncio.Future[None], None]] = {}  # by token, the oldest first: what ends each
@@ -315,14 +316,14 @@ class _Followed(Response):
             async with (
                 followers.watched(self._allowed) as lost,
                 followers.beside(self._source) as board,
-                _begun(_gone(receive), followers.closing.wait(), self._say(board, send)) as (gone, closing, _),
+                _begun(gone(receive), followers.closing.wait(), self._say(board, send)) as (left, closing, _),
                 _begun(self._follow(connection, send)) as (following,),
             ):
-                ends = [in_the_way, gone, closing, lost, following]
+                ends = [in_the_way, left, closing, lost, following]
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
                 leaves = any(each.done() for each in ends[:3])
             if not leaves:
-                await self._send(send, _last_word(lost, following))
+                await self._send(send, _last_word(lost, following, followers.store))
             if not connection.is_full:  # a reader that takes nothing would keep the server from its end
                 await self._send(send, b"", more=False)
 
@@ -373,14 +374,14 @@ async def _begun(*work: Coroutine[Any, Any, Any]) -> AsyncIterator[list[asyncio.
         await asyncio.wait(tasks)
 
 
-def _last_word(lost: asyncio.Task[Refused], following: asyncio.Task[None]) -> bytes:
+def _last_word(lost: asyncio.Task[Refused], following: asyncio.Task[None], store: str) -> bytes:
     """Say how it ended: the headers are sent, so what went wrong can only be said in the stream."""
     try:
         if lost.done():
             raise lost.result()
         following.result()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is told
-        return b"event: problem\ndata: %b\n\n" % json_bytes(problem(error)[1])
+        return b"event: problem\ndata: %b\n\n" % json_bytes(problem(error, store)[1])
     return b"event: end\ndata: {}\n\n"
 
 
@@ -391,8 +392,3 @@ def _joined(found: list[Message]) -> Message:
         size += len(found[count][1])
         count += 1
     return found[count - 1][0], b"".join(message for _, message in found[:count])
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -19,10 +19,12 @@ from holdfast.client.documents import json_bytes
 from holdfast.client.edge import Edge
 from holdfast.errors import HoldfastError
 from holdfast.http.follow import Followers
+from holdfast.words.harmless import logger
 from holdfast.worker.health import LATE_MS, PATIENCE_S
 from holdfast.worker.metrics import STORE_METRICS, Described, StoreSight, exposition
 
 _COUNTED_S: Final = 5.0  # the counts of the store are not taken more often
+_log = logger("holdfast.http")
 
 Served = Counter[tuple[str, str, int]]  # method, path and status -> how often
 
@@ -72,7 +74,8 @@ class Health:
             async with asyncio.timeout(PATIENCE_S):
                 await self.edge.ping()
         except HoldfastError as problem:
-            return _judged(f"the store cannot be reached: {problem}")
+            _log.warning("not ready: %s", problem)
+            return _judged("the store cannot be reached")
         except TimeoutError:
             return _judged(f"the store did not answer within {PATIENCE_S:g} s")
         return _judged("")

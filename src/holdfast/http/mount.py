@@ -124,7 +124,7 @@ class Mounted:
             guest.leave()
 
     def _made(self) -> ASGIApp:
-        self._followers = Followers()
+        self._followers = Followers(Edge(self._hf).url)
         guard = Tokens(self._hf, self._origin) if self._auth is None else Embedded(self._hf, self._auth)
         app = application(self._hf, guard, self._followers)
         app.state.ways = SignIn(token=self._auth is None and self._origin is not None, oidc=None)

@@ -41,7 +41,7 @@ from holdfast.errors import (
 )
 from holdfast.http.approvals import OneApproval
 from holdfast.http.auth import Caller, Guard, note_refused, unauthorized
-from holdfast.http.connections import KEY, Visit
+from holdfast.http.connections import KEY, Visit, while_there
 from holdfast.http.errors import Refused, answer
 from holdfast.http.follow import LOOK_S, Followers, Permission
 from holdfast.http.routes import Answer, Call, Endpoint, Nothing
@@ -71,7 +71,7 @@ async def answered(hf: Client, request: Request, path: str, work: Awaitable[Resp
     except ClientDisconnect:
         response = Response(status_code=400)  # nobody is there to read it
     except Exception as error:  # noqa: BLE001 - a fault is logged and told without its details
-        response = answer(error)
+        response = answer(error, Edge(hf).url)
         if isinstance(error, Refused):
             note_refused(hf, request, path, error)
     response.headers["Cache-Control"] = "no-store"
@@ -128,22 +128,26 @@ class Receiver:
         )
         place = self._shares.place(caller.owner, connection)
         over.callback(place.give)
-        await place.take()
-        if time.monotonic() > allowed_s + LOOK_S:  # until now the token may have been revoked
-            async with patience(self._hf):
-                caller = await allowed()
-        async with patience(self._hf, getattr(query, "timeout", 0.0)):
-            may = Permission((caller.owner, caller.session, needs), allowed, caller.owner)
-            hf = Edge(self._hf).through(caller.actor, caller.via, caller.who.only)
-            try:
-                done = await endpoint.do(
-                    Call(hf, caller.actor, query, body, request, self._followers, may, caller, place)
-                )
-            except HoldfastError as error:
-                if "read" not in caller.scopes:
-                    _tell_no_more(error, needs)
-                raise
-        return await _response(done, _outlined if "read" not in caller.scopes else None)
+        async with contextlib.AsyncExitStack() as there:
+            await there.enter_async_context(while_there(request.receive))
+            await place.take()
+            if endpoint.method != "GET":
+                await there.aclose()  # what is begun is done, whoever waits for it
+            if time.monotonic() > allowed_s + LOOK_S:  # until now the token may have been revoked
+                async with patience(self._hf):
+                    caller = await allowed()
+            async with patience(self._hf, getattr(query, "timeout", 0.0)):
+                may = Permission((caller.owner, caller.session, needs), allowed, caller.owner)
+                hf = Edge(self._hf).through(caller.actor, caller.via, caller.who.only)
+                try:
+                    done = await endpoint.do(
+                        Call(hf, caller.actor, query, body, request, self._followers, may, caller, place)
+                    )
+                except HoldfastError as error:
+                    if "read" not in caller.scopes:
+                        _tell_no_more(error, needs)
+                    raise
+            return await _response(done, _outlined if "read" not in caller.scopes else None)
 
     async def _check_sees(self, endpoint: Endpoint, caller: Caller, request: Request) -> None:
         """Refuse what is not there for a caller who sees one question, or only some runs; a run that is not is unknown."""
@@ -173,7 +177,8 @@ async def patience(hf: Client, more_s: float = 0.0) -> AsyncIterator[None]:
             yield
     except TimeoutError:
         told = f"the store did not answer within {limit_s:g} s"
-        raise StoreUnavailable(f"{told}; what was asked may be done all the same, so ask what is there") from None
+        told += "; what was asked may be done all the same, so ask what is there"
+        raise StoreUnavailable(told, told=told) from None
 
 
 async def _response(done: Any, told: Callable[[Any], Any] | None = None) -> Response:

@@ -20,7 +20,7 @@ from typing import Final
 import uvicorn
 
 from holdfast.client.client import Client
-from holdfast.client.edge import version
+from holdfast.client.edge import Edge, version
 from holdfast.errors import BadArguments
 from holdfast.http.app import application
 from holdfast.http.auth import Tokens
@@ -135,7 +135,7 @@ async def serving(
             "in. Make one with `holdfast token NAME`, or serve this computer alone with --host 127.0.0.1"
         )
     guard = Tokens(hf, origin if is_local(listener) or url is not None else None, codes)
-    followers, doors = Followers(), Doors((limits or Limits()).affordable())
+    followers, doors = Followers(Edge(hf).url), Doors((limits or Limits()).affordable())
     config = uvicorn.Config(
         application(hf, guard, followers, provider), log_config=None, access_log=False, lifespan="off", ws="none",
         root_path=origin.path,

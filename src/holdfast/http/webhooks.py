@@ -66,8 +66,9 @@ async def take(call: Call[Nothing, None]) -> Any:
         try:
             async with patience(call.hf):
                 new = await edge.receive(hook.name, verified.id, kept_headers(hook.verify, headers), body)
-        except Unconfirmed as unknown:
-            raise StoreUnavailable(f"{unknown}. Send it again: it is kept once") from None
+        except Unconfirmed:
+            told = "the store did not confirm in time that it is kept. Send it again: it is kept once"
+            raise StoreUnavailable(told, told=told) from None
     if hook.verify.scheme == "slack":  # which shows its users what it is answered
         return Response()
     return Received(delivery_key(verified.id), not new)

@@ -50,7 +50,8 @@ class Blobs(Feature):
 def _blob(digest: str) -> Asking[bytes]:
     found = yield from rows("blob", digest=digest)
     if not found:
-        raise StoreUnavailable(f"the large value {digest!r} is not in the store; was its run deleted meanwhile?")
+        missing = f"the large value {digest!r} is not in the store; was its run deleted meanwhile?"
+        raise StoreUnavailable(missing, told=missing)
     content: bytes = found[0][0]
     return content
 

@@ -29,10 +29,11 @@ async def state_texts(store: HasEvents, run: str, event: Event) -> list[str]:
     found = {each.seq: each for each in await store.events_at(run, chain)} if chain else {}
     missing = [seq for seq in chain if seq not in found or found[seq].kind != "checkpoint"]
     if missing:
-        raise StoreUnavailable(
+        told = (
             f"the state that run {run!r} stored with event {event.seq} needs the checkpoint at event {missing[0]}, and it is not "
             "in the store"
         )
+        raise StoreUnavailable(told, told=told)
     return [await _text(store, each) for each in (*(found[seq] for seq in chain), event)]
 
 

@@ -65,8 +65,12 @@ looks_again: Final[ContextVar[bool]] = ContextVar("looks_again", default=False)
 class Ailment:
     """Trouble that keeps a store from being written. `lasting`: it does not pass by itself, only a new process helps."""
 
-    reason: str
+    reason: str  # says nothing of where the store is: anybody who asks a probe is told it
     lasting: bool
+    trouble: str = ""  # what the database says
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.trouble}" if self.trouble else self.reason
 
 
 class OwnStore(Protocol):

@@ -27,7 +27,7 @@ class Faults(Protocol):
 class Work(Generic[T]):
     """Any write but an append: a function that is called in a transaction, and may be called again."""
 
-    __slots__ = ("again", "do", "journal", "late", "runs", "sent", "small", "told", "unknown", "withdrawn")
+    __slots__ = ("again", "do", "in_short", "journal", "late", "runs", "sent", "small", "told", "unknown", "withdrawn")
 
     def __init__(self, do: Callable[[Transaction], Asking[T]], told: Callable[[T, BaseException | None], None],
                  journal: bool, small: bool = False, runs: Sequence[str] | None = None) -> None:  # fmt: skip
@@ -35,7 +35,7 @@ class Work(Generic[T]):
         self.runs = runs  # that it changes and that exist; None: it is not known before
         self.sent = False  # it is in a transaction that may commit, or did
         self.unknown = False  # whether a commit of it happened is not known
-        self.late = ""  # how long it was waited for, and why so long
+        self.late = self.in_short = ""  # how long it was waited for, and why so long; without what the database says
         self.withdrawn = False  # no caller waits for it any more: it is not to be done
 
     def take(self) -> bool:
@@ -53,17 +53,19 @@ class Work(Generic[T]):
         """Note that the transaction was undone."""
         self.sent = self.unknown
 
-    def withdraw(self, late: str) -> bool:
+    def withdraw(self, late: str, in_short: str) -> bool:
         """Do not do it. True: it was surely not done and will not be. False: it may have been, or may be in this moment."""
-        self.late = late
+        self.late, self.in_short = late, in_short
         self.withdrawn = True
         return not self.sent
 
     def refusal(self) -> StoreUnavailable:
         """Tell the caller that waited what became of work that was withdrawn."""
         if self.sent:
-            return Unconfirmed(f"the store did not confirm a write {self.late}: it may have happened, or happen yet")
-        return StoreUnavailable(f"the store was not written {self.late}: nothing was done, and nothing will be")
+            told = "the store did not confirm a write {}: it may have happened, or happen yet"
+            return Unconfirmed(told.format(self.late), told=told.format(self.in_short))
+        told = "the store was not written {}: nothing was done, and nothing will be"
+        return StoreUnavailable(told.format(self.late), told=told.format(self.in_short))
 
 
 def put_back(batch: Sequence[Operation]) -> None:

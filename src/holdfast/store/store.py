@@ -80,8 +80,9 @@ class _Deadline:
 
     def _over(self, looks: int) -> None:
         ailment = self._store.ailment()
-        late = f"within {spoken(self._limit_s)}" + ("" if ailment is None else f" ({ailment.reason})")
-        if not self._work.withdraw(late) and not self._work.unknown and looks < _LOOKS:
+        late = f"within {spoken(self._limit_s)}"
+        because = (late, late) if ailment is None else (f"{late} ({ailment})", f"{late} ({ailment.reason})")
+        if not self._work.withdraw(*because) and not self._work.unknown and looks < _LOOKS:
             self._call(_LOOK_S, looks + 1)  # it is in a transaction in this moment, which ends one way or the other
         else:
             settle(self._future, None, self._work.refusal())
@@ -89,7 +90,7 @@ class _Deadline:
     def _done(self, future: asyncio.Future[Any]) -> None:
         self._timer.cancel()
         if future.cancelled():
-            self._work.withdraw("in time")
+            self._work.withdraw("in time", "in time")
 
 
 class Store(

@@ -52,6 +52,9 @@ def only_of(labels: Mapping[str, str] | None) -> str | None:
     return None if labels is None else to_json(dict(labels))
 
 
+HALF_OF_A_CHARACTER: Final = "a text has half of a character in it, a lone surrogate, which no database takes"
+
+
 class Conflict(Exception):
     """A row breaks a constraint. Work may say what that means, and must not ask anything more."""
 

@@ -29,7 +29,7 @@ from holdfast.words.durations import Duration, milliseconds, spoken
 
 _REFERENCE: Final = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]{0,199}")
 _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,100}")
-_TIME: Final = re.compile(r"[0-9]{1,12}", re.ASCII)  # seconds since 1970
+_TIME: Final = re.compile(r"[1-9][0-9]{0,11}", re.ASCII)  # seconds since 1970, in the one way that they are written
 _PLACE: Final = re.compile(r"\{(\w*)\}")
 _MOST_SECRETS: Final = 10
 _MOST_SIGNATURES: Final = 20  # that a request may offer
@@ -207,10 +207,11 @@ class Verify:
             )
         if "id" in places and id is None:
             raise BadArguments("Verify.hmac: signed= has {id}, so give its header as id=")
-        if re.search(r"\{id\}\{body\}|\{body\}\{id\}", signed):
+        if _touches(signed):
             raise BadArguments(
                 f"Verify.hmac: signed={short(signed)} does not tell where the id ends, so whoever saw a request could move a part "
-                "of the body into it. Write what the sender puts between them, as in '{id}.{body}'"
+                "of what is beside it into it, or out of it, and send it again under another id. Write what the sender puts "
+                "between them, as in '{id}.{body}'; a sender that puts nothing there cannot be told from who has seen it"
             )
         if encoding not in ("hex", "base64") or algorithm not in _ALGORITHMS:
             raise BadArguments(
@@ -336,8 +337,19 @@ def check(
     return _inside(verify, body, at)
 
 
+def _touches(signed: str) -> bool:
+    """Is there nothing between the id and another part of what is signed?
+
+    A time may stand beside the body: of all ways to divide digits there is one whose time is near ours, because one digit more or
+    less is ten times as much, and no time begins with 0.
+    """
+    return re.search(r"\}\{id\}|\{id\}\{", signed) is not None
+
+
 def _check_boundaries(verify: Verify, id: str) -> None:
     """Refuse an id with what separates it from the rest of what is signed: parts of the body could be read as parts of the id."""
+    if _touches(verify.signed):  # declared by an older version
+        raise Forged("what is signed does not tell where the id ends; the webhook must be declared otherwise")
     pieces = _PLACE.split(verify.signed)  # text, place, text, place, text
     if "id" not in pieces[1::2]:
         return

@@ -157,7 +157,7 @@ class CellsStore(Store):
 
     def ailment(self) -> Ailment | None:
         """Tell of one when no cell can be written: a cell alone stops its share alone."""
-        found = [Ailment(f"cell {name!r}: {why}", lasting=False) for name, why in self.cells.down.items()]
+        found = [Ailment(f"cell {name!r} is down", lasting=False, trouble=why) for name, why in self.cells.down.items()]
         found += [each for each in (cell.ailment() for cell in self.cells.up) if each is not None]
         return None if len(found) < len(self.cells.made) else found[0]
 

@@ -9,7 +9,7 @@ from asyncpg import exceptions as pg
 from holdfast.errors import BadArguments
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.dialect import STATEMENTS
-from holdfast.store.work import Asked, Asking, Conflict, Count, Rows
+from holdfast.store.work import HALF_OF_A_CHARACTER, Asked, Asking, Conflict, Count, Rows
 
 T = TypeVar("T")
 
@@ -53,6 +53,10 @@ class Answers:
             raise Conflict(str(error)) from error
         except (pg.CharacterNotInRepertoireError, pg.UntranslatableCharacterError) as error:
             raise BadArguments("a text has a NUL in it, which no database takes") from error
+        except pg.DataError as error:
+            if isinstance(error.__cause__, UnicodeEncodeError):
+                raise BadArguments(HALF_OF_A_CHARACTER) from error
+            raise
 
 
 async def ask(connection: Connection, query: str, **parameters: Any) -> list[Any]:

@@ -56,9 +56,8 @@ class Readers:
         limit_s = self._limit_s()
         if limit_s is None:
             return await answer
-        late = StoreUnavailable(
-            f"the store did not answer within {spoken(limit_s)}; what was asked changes nothing: ask again"
-        )
+        told = f"the store did not answer within {spoken(limit_s)}; what was asked changes nothing: ask again"
+        late = StoreUnavailable(told, told=told)
         timer = loop.call_later(limit_s, settle, answer, None, late, context=self._context)
         try:
             return await answer

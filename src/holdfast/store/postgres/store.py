@@ -165,8 +165,8 @@ class PostgresStore(Store):
     def ailment(self) -> Ailment | None:
         if self._writer.ended:
             return Ailment("the task that writes the store has ended", lasting=True)
-        trouble = self._writer.trouble
-        return None if trouble is None else Ailment(f"the store cannot be written now: {trouble}", lasting=False)
+        trouble, now = self._writer.trouble, "the store cannot be written now"
+        return None if trouble is None else Ailment(now, lasting=False, trouble=str(trouble))
 
     # Writing
 

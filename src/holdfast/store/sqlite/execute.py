@@ -6,8 +6,9 @@ from typing import Any, TypeVar
 
 import apsw
 
+from holdfast.errors import BadArguments
 from holdfast.store.queries import QUERIES
-from holdfast.store.work import Asked, Asking, Conflict, Count, Rows
+from holdfast.store.work import HALF_OF_A_CHARACTER, Asked, Asking, Conflict, Count, Rows
 
 T = TypeVar("T")
 
@@ -39,3 +40,5 @@ def _answer(db: apsw.Connection, asked: Asked) -> Any:
         return db.executemany(QUERIES[asked.query], asked[1]).fetchall()
     except apsw.ConstraintError as error:
         raise Conflict(str(error)) from error
+    except UnicodeEncodeError as error:
+        raise BadArguments(HALF_OF_A_CHARACTER) from error

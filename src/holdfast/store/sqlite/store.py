@@ -195,8 +195,10 @@ class SQLiteStore(Store):
             return None  # there is nothing to write
         if not self._writer.thread.is_alive():
             return Ailment("the thread that writes the store has ended", lasting=True)
-        trouble = self._writer.trouble
-        return None if trouble is None else Ailment(f"the store cannot be written now: {trouble}", lasting=False)
+        trouble, now = self._writer.trouble, "the store cannot be written now"
+        if isinstance(trouble, apsw.Error):
+            return Ailment(f"{now}: {trouble}", lasting=False)  # SQLite's own words, which name no file
+        return None if trouble is None else Ailment(now, lasting=False, trouble=str(trouble))
 
     def _moved(self) -> None:
         """Tell listeners, from the writer's thread, that another process committed."""
