@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { counted, forWhom, verdict, voices } from "../../src/holdfast/http/static/js/views/approvals/kinds.js";
 
-const at = (second) => new Date(Date.now() - 3_600_000 + second * 1000).toISOString();
+const BEGAN = Date.now() - 3_600_000;
+const at = (second) => new Date(BEGAN + second * 1000).toISOString();
 const item = (more) => ({ kind: "approve", key: ":approve#0", status: "open", to: ["ana", "ben", "group:bosses"], votes: [], delegations: [], changes: [], needs: 2, shown: 1, data: 1, default: false, expires_at: at(5), decision: null, decided_by: null, decided_at: null, note: "", ...more });
 const yes = (by, second) => ({ by, yes: true, note: "", at: at(second) });
 
