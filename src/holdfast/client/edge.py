@@ -26,6 +26,7 @@ from holdfast.client.bundles import Bundle, Judgement, add_decisions, judged, ne
 from holdfast.client.calls import OpenCall
 from holdfast.client.client import Client, open, store_for
 from holdfast.client.conversations import Message
+from holdfast.client.fleet import Fleet
 from holdfast.client.history import value_text
 from holdfast.client.info import Deed, RunEvent, bury_owners
 from holdfast.client.keys import Key, Keys
@@ -118,6 +119,12 @@ class Edge:
     async def why_over(self, secret: str) -> str:
         """Say why a link is not good."""
         return await why_over(self._hf.store, secret)
+
+    async def fleet(self) -> Fleet:
+        """Look at the fleet, but for where a database is: who may read runs need not know its host."""
+        found = await self._hf.fleet()
+        seen = found.store if found.store.kind == "sqlite" else replace(found.store, where=found.store.kind)
+        return replace(found, store=seen)
 
     def note_refused(self, refused: Try) -> None:
         """Count a refused try for the audit."""

@@ -168,8 +168,8 @@ class Board:
 class Followers:
     """All who follow something at this server."""
 
-    def __init__(self, store: str = "") -> None:
-        self.store = store  # its address, which nobody is told
+    def __init__(self, where: str = "") -> None:
+        self.where = where  # the store is, which nobody is told
         self.closing = asyncio.Event()
         self.count = 0
         self._here: dict[str, dict[asyncio.Future[None], None]] = {}  # by token, the oldest first: what ends each
@@ -323,7 +323,7 @@ class _Followed(Response):
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
                 leaves = any(each.done() for each in ends[:3])
             if not leaves:
-                await self._send(send, _last_word(lost, following, followers.store))
+                await self._send(send, _last_word(lost, following, followers.where))
             if not connection.is_full:  # a reader that takes nothing would keep the server from its end
                 await self._send(send, b"", more=False)
 
@@ -374,14 +374,14 @@ async def _begun(*work: Coroutine[Any, Any, Any]) -> AsyncIterator[list[asyncio.
         await asyncio.wait(tasks)
 
 
-def _last_word(lost: asyncio.Task[Refused], following: asyncio.Task[None], store: str) -> bytes:
+def _last_word(lost: asyncio.Task[Refused], following: asyncio.Task[None], where: str) -> bytes:
     """Say how it ended: the headers are sent, so what went wrong can only be said in the stream."""
     try:
         if lost.done():
             raise lost.result()
         following.result()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is told
-        return b"event: problem\ndata: %b\n\n" % json_bytes(problem(error, store)[1])
+        return b"event: problem\ndata: %b\n\n" % json_bytes(problem(error, where)[1])
     return b"event: end\ndata: {}\n\n"
 
 
