@@ -176,8 +176,8 @@ async def patience(hf: Client, more_s: float = 0.0) -> AsyncIterator[None]:
         async with asyncio.timeout(None if limit_s == math.inf else limit_s):
             yield
     except TimeoutError:
-        told = f"the store did not answer within {limit_s:g} s"
-        told += "; what was asked may be done all the same, so ask what is there"
+        late = f"the store did not answer within {limit_s:g} s"
+        told = f"{late}; what was asked may be done all the same, so ask what is there"
         raise StoreUnavailable(told, told=told) from None
 
 

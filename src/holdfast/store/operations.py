@@ -62,10 +62,10 @@ class Work(Generic[T]):
     def refusal(self) -> StoreUnavailable:
         """Tell the caller that waited what became of work that was withdrawn."""
         if self.sent:
-            told = "the store did not confirm a write {}: it may have happened, or happen yet"
-            return Unconfirmed(told.format(self.late), told=told.format(self.in_short))
-        told = "the store was not written {}: nothing was done, and nothing will be"
-        return StoreUnavailable(told.format(self.late), told=told.format(self.in_short))
+            unsure = "the store did not confirm a write {}: it may have happened, or happen yet"
+            return Unconfirmed(unsure.format(self.late), told=unsure.format(self.in_short))
+        undone = "the store was not written {}: nothing was done, and nothing will be"
+        return StoreUnavailable(undone.format(self.late), told=undone.format(self.in_short))
 
 
 def put_back(batch: Sequence[Operation]) -> None:

@@ -54,7 +54,8 @@ class Answers:
         except (pg.CharacterNotInRepertoireError, pg.UntranslatableCharacterError) as error:
             raise BadArguments("a text has a NUL in it, which no database takes") from error
         except pg.DataError as error:
-            if isinstance(error.__cause__, UnicodeEncodeError):
+            in_json = isinstance(error, pg.InvalidTextRepresentationError) and "surrogate" in str(error.detail)
+            if in_json or isinstance(error.__cause__, UnicodeEncodeError):
                 raise BadArguments(HALF_OF_A_CHARACTER) from error
             raise
 
