@@ -22,6 +22,13 @@ CUT = """
 """
 
 
+# What is higher than the cell that it is in, and so lies over the next one.
+SPILT = """
+() => [...document.querySelectorAll(".wide-table td")]
+  .filter((each) => each.scrollHeight > each.clientHeight + 1).map((each) => each.innerText)
+"""
+
+
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """A store with a webhook that cannot be read, two deliveries of it, a schedule and a notification that nobody hears."""
@@ -87,6 +94,7 @@ def test_on_a_phone_nothing_of_it_is_cut_off(place, browser):
     visitor = Visitor(browser, place.address, place.tokens["ana"], size=PHONE)
     page = visitor.goto("/schedules", "tr[data-row=desk]")
     assert page.evaluate(CUT) == []
+    assert page.evaluate(SPILT) == []
     page.click("tr[data-row=nightly] button:has-text('Pause')")
     expect(page.locator("tr[data-row=nightly]")).to_contain_text("paused")
     page.click("tr[data-row=orders] button:has-text('Deliveries…')")
