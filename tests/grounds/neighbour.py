@@ -8,7 +8,7 @@ from tests.grounds.canonical import PACE_S, look, wrote
 
 import holdfast
 
-ROUNDS = 3
+ROUNDS = 5
 WORDS = [f"word{n} " for n in range(6)]
 
 

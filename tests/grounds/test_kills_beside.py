@@ -12,7 +12,7 @@ from tests.temporal import own_cluster  # noqa: F401 - a fixture
 
 import holdfast
 
-RUNS = 3
+RUNS, MORE = 3, 5
 
 
 async def read(run, name):
@@ -21,6 +21,17 @@ async def read(run, name):
     async for chunk in run.stream(name):
         text = "" if chunk.kind == "restart" else text + (chunk.data if chunk.kind == "data" else "")
     return text
+
+
+async def more(ledger):
+    """Wait until some more bodies have begun, or ended."""
+
+    def lines():
+        return len(ledger.read_text().splitlines()) if ledger.exists() else 0
+
+    wanted = lines() + MORE
+    while lines() < wanted:
+        await asyncio.sleep(0.02)
 
 
 async def everything(hf, names):
@@ -53,7 +64,8 @@ async def test_what_lies_beside_a_cluster_is_there_once_under_kills(own_cluster,
             for n, name in enumerate(names):
                 await hf.start(neighbour.neighbour, n, id=name)
             for what in ("worker", "database", "worker", "server", "worker"):
-                await asyncio.sleep(dice.uniform(1.0, 4.0))
+                await more(tmp_path / "ledger")
+                await asyncio.sleep(dice.uniform(0, 0.5))
                 if what == "worker":
                     fleet.kill()
                     await asyncio.sleep(dice.uniform(0, 0.3))
