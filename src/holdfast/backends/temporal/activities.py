@@ -79,7 +79,7 @@ class Activities:
         if fed:
             run = activity.info().workflow_id
             if self._house.feed is None:
-                raise RuntimeError(f"run {run!r} has a database beside the cluster: give this worker the same side=")
+                raise RuntimeError(f"run {run!r} uses a database beside the cluster: give this worker the same side=")
             async with asyncio.timeout(FED_S):
                 await self._house.feed.copy(run)
 
