@@ -75,9 +75,9 @@ class Activities:
 
     @activity.defn(name=KEEP)
     async def keep(self, _: Any, fed: bool = False) -> None:
-        """What a run recorded is in the history, as the input of this; copy it into the feed, if the run has a place there."""
+        """Copy into the feed, if the run is there, what it has recorded: that is in the history, as the input of this."""
         if fed:
-            run = activity.info().workflow_id
+            run = activity.info().workflow_id or ""
             if self._house.feed is None:
                 raise RuntimeError(f"run {run!r} uses a database beside the cluster: give this worker the same side=")
             async with asyncio.timeout(FED_S):

@@ -118,6 +118,14 @@ class Way:
     leaves: Mapping[str, Any] | None = None  # the bundle in which it leaves the cluster, and why
 
 
+@dataclass(slots=True)
+class Fed:
+    """State of what copies the journal into the feed."""
+
+    behind: bool  # the execution before may have left something
+    keeping: int = 0  # activities that copy into it
+
+
 class Ground:
     """One run in one workflow: the `Host` of its attempt, and the `EngineStore`."""
 
@@ -144,8 +152,7 @@ class Ground:
         self._blobs: dict[str, bytes] = {}
         self._way = Way()
         self._errands = 0  # of ours to the cluster that are on their way
-        self._keeping = 0  # activities that copy what was recorded into the feed
-        self._unfed = self._start.side and state is not None  # the execution before may have left something
+        self._fed = Fed(self._start.side and state is not None)
         self._stop: asyncio.Future[None] | None = None  # what the run itself waits for at the moment
         self.clock = WorkflowClock(self)
         self._slices = Slices(self.loop, self.clock.later, self.outside, self._is_replaying)
@@ -341,7 +348,7 @@ class Ground:
         What came with this, in the same activation, is heard first. What comes while this workflow task is done makes the server
         have it done again. So nothing is lost that somebody was told has come.
         """
-        await workflow.wait_condition(lambda: not self._keeping)  # what it leaves behind is told to the end
+        await workflow.wait_condition(lambda: not self._fed.keeping)  # what it leaves behind is told to the end
         for _ in range(_HEARD):
             await asyncio.sleep(0)
         self._show(last=False)
@@ -396,12 +403,12 @@ class Ground:
         pieces, memo = self.taken(), moving(self.row)
         questions = [asdict(row) for row in self.state.questions.values() if row.status == "open"]
         told: dict[str, Any] = {}
-        if self._start.side and not last and (pieces or self._unfed):
-            self._unfed = False
-            self._keep(pieces)
+        if self._start.side and not last and (pieces or self._fed.behind):
+            self._fed.behind = False
+            _ = self._keep(pieces)
         elif pieces:
             if len(to_json(pieces)) > _LARGE:
-                self._keep(pieces)
+                _ = self._keep(pieces)
             else:
                 told["HoldfastJournal"] = pieces
         quiet = {name: value for name, value in memo.items() if name in _ACTED_UPON}
@@ -437,12 +444,12 @@ class Ground:
             KEEP, args=[pieces, fed], start_to_close_timeout=limit, cancellation_type=ActivityCancellationType.ABANDON,
             retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=100), maximum_interval=timedelta(seconds=5)),
         )  # fmt: skip
-        self._keeping += 1
+        self._fed.keeping += 1
         handle.add_done_callback(self._kept, context=self.outside)
         return handle
 
     def _kept(self, task: asyncio.Task[None]) -> None:
-        self._keeping -= 1
+        self._fed.keeping -= 1
         if not task.cancelled():
             task.exception()
 
