@@ -78,6 +78,11 @@ ROWS: Final[list[tuple[str, str, str]]] = [
     ("conversations", "in that database; whoever is next in line hears by a signal", "conversations in_line"),
     ("`rate=` of steps", "counted in that database", "rates"),
     (
+        "the feed of all runs",
+        "journals are copied into that database: by activity `holdfast.keep` when a run waits or ends, and beside bodies",
+        "test_the_feed_has_each_event_of_all_runs_once test_the_feed_goes_on_over_executions",
+    ),
+    (
         "tokens, the audit",
         "in that database; a row of the audit is written behind the deed",
         "test_tokens_and_the_audit_lie_beside_the_cluster",

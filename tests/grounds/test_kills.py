@@ -24,8 +24,8 @@ ROOT = str(Path(__file__).parents[2])
 class Fleet:
     """One worker at a time, in a process of its own."""
 
-    def __init__(self, url, folder, *options):
-        self._url, self._options, self._process = url, options, None
+    def __init__(self, url, folder, *options, app=APP):
+        self._url, self._options, self._process, self._app = url, options, None, app
         self._env = {
             **os.environ,
             "LEDGER": str(folder / "ledger"),
@@ -34,7 +34,18 @@ class Fleet:
         self._log = folder / "worker.log"
 
     def start(self):
-        command = [sys.executable, "-m", "holdfast", "worker", APP, "--db", self._url, "--lease", "2", *self._options]
+        command = [
+            sys.executable,
+            "-m",
+            "holdfast",
+            "worker",
+            self._app,
+            "--db",
+            self._url,
+            "--lease",
+            "2",
+            *self._options,
+        ]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, env=self._env, stdout=log, stderr=log)
 

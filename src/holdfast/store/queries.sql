@@ -87,6 +87,10 @@ VALUES (:run, :seq, :kind, :key, :data, :value, :blob, :epoch, :now)
 -- What a refused append is judged by.
 SELECT status, lease_epoch, next_seq, inbox_count, lease_owner, result, error FROM runs WHERE id = :run
 
+-- name: last_seq
+-- The last event of a run that is here; what a retry took out counts.
+SELECT max(seq) FROM events WHERE run_id = :run
+
 -- name: written
 -- The events at these places: a repeated append recognises its own.
 SELECT seq, kind, key, data, value, blob, at FROM events

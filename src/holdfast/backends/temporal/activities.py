@@ -16,7 +16,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.backends.temporal import side, talks
-from holdfast.backends.temporal.address import ARRIVE, KEEP, SIDE
+from holdfast.backends.temporal.address import ARRIVE, FED_S, KEEP, SIDE
 from holdfast.backends.temporal.house import House
 from holdfast.backends.temporal.performer import ENDED, NOT_HERE
 from holdfast.declare import NotDone
@@ -47,6 +47,8 @@ class Activities:
         if spec is None or ("home" in asked and body is None):
             raise ApplicationError("the body is not in this process", type=NOT_HERE, non_retryable=True)
         desk = self._desk(asked, info)
+        if self._house.feed is not None:
+            self._house.feed.soon(asked["run"])
         context = self._context(asked, info.attempt, _no_stream if desk is None else desk.body)
         if body is None:
             given, named = spec.signature.load(asked["input"])
@@ -72,8 +74,14 @@ class Activities:
                 heart.cancel()
 
     @activity.defn(name=KEEP)
-    async def keep(self, _: Any) -> None:
-        """Do nothing: what a run recorded is in the history, as the input of this."""
+    async def keep(self, _: Any, fed: bool = False) -> None:
+        """Copy into the feed, if the run is there, what it has recorded: that is in the history, as the input of this."""
+        if fed:
+            run = activity.info().workflow_id or ""
+            if self._house.feed is None:
+                raise RuntimeError(f"run {run!r} uses a database beside the cluster: give this worker the same side=")
+            async with asyncio.timeout(FED_S):
+                await self._house.feed.copy(run)
 
     @activity.defn(name=SIDE)
     async def beside(self, asked: dict[str, Any]) -> list[Any]:
@@ -88,7 +96,7 @@ class Activities:
         if store is None:
             raise RuntimeError(f"run {run!r} uses a database beside the cluster: give this worker the same side=")
         if "lines" in asked:
-            await side.write(store, run, asked["agent"], asked["mark"], asked["lines"])
+            await side.write(store, side.known(run, *asked["of"]), asked["mark"], asked["lines"])
             return []
         if "rate" in asked:
             return await side.count(store, asked["rate"], asked["given"])
@@ -119,7 +127,8 @@ class Activities:
         if self._house.side is None:
             return None
         mark = f"{info.workflow_run_id} {info.activity_id} {info.attempt}"
-        return side.desk(self._house.side, asked["run"], asked["agent"], asked["key"], asked["attempt"], mark)
+        of = side.known(asked["run"], asked["agent"], asked.get("labels", {}), asked.get("parent"), asked["root"])
+        return side.desk(self._house.side, of, asked["key"], asked["attempt"], mark)
 
     def _spec(self, asked: dict[str, Any]) -> StepSpec | None:
         return self._house.step(asked["agent"], asked["step"], asked["place"])

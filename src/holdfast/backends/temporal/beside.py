@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import json
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from typing import Any, Final, Protocol
@@ -32,6 +33,10 @@ from holdfast.words.clock import Clock
 from holdfast.words.model import RunRow
 
 ASKED: Final = frozenset({"take_turn", "closed", "use_late", "pause_rate", "charge", "said", "pieces"})
+
+
+def _who(row: RunRow) -> list[Any]:
+    return [row.agent, json.loads(row.labels), row.parent_id, row.root_id]
 
 
 class Place(Protocol):
@@ -79,7 +84,7 @@ class Beside:
             try:
                 if append.pieces:
                     lines = [line_of(piece) for piece in append.pieces]
-                    await self.ask(lines=lines, agent=ground.row.agent, mark=ground.row.lease_epoch)
+                    await self.ask(lines=lines, of=_who(ground.row), mark=ground.row.lease_epoch)
                 for talking in append.talks:
                     self.talked = True
                     answers += await self.ask(talk=asked_of(talking, self._whole), above=self._start.above)

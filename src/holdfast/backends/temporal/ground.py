@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import Any, Final, NoReturn, TypeVar
 
 from temporalio import workflow
-from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDReusePolicy
+from temporalio.common import RetryPolicy, SearchAttributePair, TypedSearchAttributes, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, FailureError, WorkflowAlreadyStartedError
 from temporalio.workflow import ActivityCancellationType, ParentClosePolicy
 
@@ -24,6 +24,7 @@ from holdfast.backends.temporal.address import (
     AGENT_KEY,
     ARRIVE,
     BORN,
+    FED_S,
     KEEP,
     LABELS_KEY,
     PARENT_KEY,
@@ -117,6 +118,14 @@ class Way:
     leaves: Mapping[str, Any] | None = None  # the bundle in which it leaves the cluster, and why
 
 
+@dataclass(slots=True)
+class Fed:
+    """State of what copies the journal into the feed."""
+
+    behind: bool  # the execution before may have left something
+    keeping: int = 0  # activities that copy into it
+
+
 class Ground:
     """One run in one workflow: the `Host` of its attempt, and the `EngineStore`."""
 
@@ -143,6 +152,7 @@ class Ground:
         self._blobs: dict[str, bytes] = {}
         self._way = Way()
         self._errands = 0  # of ours to the cluster that are on their way
+        self._fed = Fed(self._start.side and state is not None)
         self._stop: asyncio.Future[None] | None = None  # what the run itself waits for at the moment
         self.clock = WorkflowClock(self)
         self._slices = Slices(self.loop, self.clock.later, self.outside, self._is_replaying)
@@ -269,6 +279,7 @@ class Ground:
     async def _end_as(self, over: Mapping[str, Any]) -> str:
         """Be as it was when it came: it had ended elsewhere, and told whom it had to tell."""
         self.row.error = over["error"]
+        self.errand(self._feed())
         while self._errands:
             await self._until_told()
         self.flush(last=True)
@@ -302,6 +313,7 @@ class Ground:
             said = {"id": f"child:{row.id}:{row.uid}:{row.next_seq}", "kind": "child.ended", "topic": row.id,
                     "value": left.result, "data": data}  # fmt: skip
             self.errand(self._tell(row.parent_id, said))
+        self.errand(self._feed())
         if self._beside.talked and self._start.side:
             self.errand(self._beside.leave_talks())
         while self._errands:  # whoever cancels the workflow now comes too late
@@ -336,6 +348,7 @@ class Ground:
         What came with this, in the same activation, is heard first. What comes while this workflow task is done makes the server
         have it done again. So nothing is lost that somebody was told has come.
         """
+        await workflow.wait_condition(lambda: not self._fed.keeping)  # what it leaves behind is told to the end
         for _ in range(_HEARD):
             await asyncio.sleep(0)
         self._show(last=False)
@@ -390,9 +403,12 @@ class Ground:
         pieces, memo = self.taken(), moving(self.row)
         questions = [asdict(row) for row in self.state.questions.values() if row.status == "open"]
         told: dict[str, Any] = {}
-        if pieces:
+        if self._start.side and not last and (pieces or self._fed.behind):
+            self._fed.behind = False
+            _ = self._keep(pieces)
+        elif pieces:
             if len(to_json(pieces)) > _LARGE:
-                self._keep(pieces)
+                _ = self._keep(pieces)
             else:
                 told["HoldfastJournal"] = pieces
         quiet = {name: value for name, value in memo.items() if name in _ACTED_UPON}
@@ -420,12 +436,27 @@ class Ground:
         row.status = "running" if waits is None else "waiting"
         row.waits_for, row.due_at = (None, None) if waits is None else waits[:2]
 
-    def _keep(self, pieces: list[Piece]) -> None:
-        """Large records lie in the history as the input of an activity; nobody waits for that."""
+    def _keep(self, pieces: list[Piece]) -> asyncio.Task[None]:
+        """Large records, and what is to be in the feed, lie in the history as the input of an activity."""
+        fed = self._start.side
+        limit = timedelta(seconds=FED_S + 1) if fed else timedelta(days=1)
         handle = workflow.start_activity(
-            KEEP, pieces, start_to_close_timeout=timedelta(days=1), cancellation_type=ActivityCancellationType.ABANDON,
+            KEEP, args=[pieces, fed], start_to_close_timeout=limit, cancellation_type=ActivityCancellationType.ABANDON,
+            retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=100), maximum_interval=timedelta(seconds=5)),
         )  # fmt: skip
-        handle.add_done_callback(lambda task: task.cancelled() or task.exception(), context=self.outside)
+        self._fed.keeping += 1
+        handle.add_done_callback(self._kept, context=self.outside)
+        return handle
+
+    def _kept(self, task: asyncio.Task[None]) -> None:
+        self._fed.keeping -= 1
+        if not task.cancelled():
+            task.exception()
+
+    async def _feed(self) -> None:
+        """Have all that was recorded in the feed."""
+        if self._start.side:
+            await self.perform.awaited(self._keep(self.taken()))
 
     # What comes
 

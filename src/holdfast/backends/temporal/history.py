@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from temporalio.api.common.v1 import Payload
+from temporalio.api.common.v1 import WorkflowExecution as WorkflowExecutionId
 from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.backends.temporal.address import KEEP, RUN, SIDE
 from holdfast.backends.temporal.records import Piece, Start, State, event_of, moved
@@ -16,6 +19,8 @@ from holdfast.store.work import to_json
 from holdfast.words.model import FINISHED, ApprovalRow, Event, RunRow
 
 _MOST: Final = 1_000  # executions of one run that are looked at
+_PAGE: Final = 100  # events of a history that are read at once, from its end
+_BESIDE: Final = ("?", "#")  # pieces that are no events
 _UNTAKEN: Final = 2  # events of a workflow of which no worker has taken a task
 _BEGUN: Final = ("child.started", "child.spawned")
 
@@ -125,6 +130,91 @@ async def read(client: Client, described: WorkflowExecutionDescription) -> Found
             if question.status == "open":
                 question.status, question.note, question.decided_at = "withdrawn", row.status, row.finished_at
     return Found(row, execution.start, [events[seq] for seq in sorted(events)], questions, parts)
+
+
+async def since(client: Client, described: WorkflowExecutionDescription, seq: int) -> Found | None:
+    """Read the events of a run from a place on: from the end of its history, and no further back than is needed."""
+    found = await told(described)
+    if found is None:
+        return None
+    events: dict[int, Event] = {}
+    before, looks = described.run_id, 0
+    while before and looks < _MOST and not (events and all(at in events for at in range(seq, max(events)))):
+        execution = await _back(client, described.id, before, seq)
+        for event in execution.events():
+            events.setdefault(event.seq, event)
+        before, looks = execution.before, looks + 1
+    for event in events.values():
+        event.run = found.row.id
+    found.events = [events[at] for at in sorted(events) if at >= seq or events[at].dropped is not None]
+    return found
+
+
+@dataclass(slots=True)
+class _Back:
+    """The end of an execution, as far as it was looked at; all of it, if it was looked at to its beginning."""
+
+    pieces: list[Piece] = field(default_factory=list)
+    results: dict[str, str] = field(default_factory=dict)
+    state: State | None = None
+    before: str = ""
+
+    def events(self) -> list[Event]:
+        """All of them, with those that it began with."""
+        own = [event_of(piece, self.results) for piece in self.pieces if piece[0] not in _BESIDE]
+        return own if self.state is None else [*own, *self.state.events, *self.state.dropped]
+
+    def reaches(self, seq: int) -> bool:
+        """Has it all from this place on, with the results that it names?"""
+        own = [piece for piece in self.pieces if piece[0] not in _BESIDE]
+        named = {piece[7] for piece in own if len(piece) > 7 and piece[0] >= seq}
+        return any(piece[0] <= seq for piece in own) and named <= self.results.keys()
+
+
+async def _back(client: Client, run: str, execution: str, seq: int) -> _Back:
+    found, ended = _Back(), dict[int, Payload]()
+    asked = GetWorkflowExecutionHistoryReverseRequest(
+        namespace=client.namespace, execution=WorkflowExecutionId(workflow_id=run, run_id=execution), maximum_page_size=_PAGE
+    )  # fmt: skip
+    wanted: list[tuple[str, Any, Payload]] = []
+    while True:
+        try:
+            page = await client.workflow_service.get_workflow_execution_history_reverse(asked)
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return found  # the cluster has forgotten it
+            raise
+        for event in page.history.events:
+            _look_back(event, ended, lambda *what: wanted.append(what))
+            if event.HasField("workflow_execution_started_event_attributes"):
+                found.before = event.workflow_execution_started_event_attributes.continued_execution_run_id
+        values = await client.data_converter.decode([payload for _, _, payload in wanted])
+        for (what, about, _), value in zip(wanted, values, strict=True):
+            if what == "pieces":
+                found.pieces += value
+            elif what == "result":
+                found.results[about] = value.get("text", "")
+            elif what == "state":
+                found.state = State.unpack(value)
+        wanted.clear()
+        if not page.next_page_token or found.reaches(seq):
+            return found
+        asked.next_page_token = page.next_page_token
+
+
+def _look_back(event: HistoryEvent, ended: dict[int, Payload], want: Any) -> None:
+    """Look at an event as `_look` does, from the end: how an activity ended comes before what it was."""
+    kind = event.WhichOneof("attributes")
+    if kind == "activity_task_completed_event_attributes":
+        done = event.activity_task_completed_event_attributes
+        if done.result.payloads and done.result.payloads[0].data not in (b"", b"null"):
+            ended[done.scheduled_event_id] = done.result.payloads[0]
+        return
+    names: dict[int, str] = {}
+    _look(event, names, want)
+    for scheduled, name in names.items():
+        if scheduled in ended:
+            want("result", name, ended[scheduled])
 
 
 async def _read(client: Client, run: str, execution: str) -> _Execution | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from holdfast.backends.temporal.address import Address
 from holdfast.backends.temporal.blobs import INLINE_BYTES
+from holdfast.backends.temporal.feed import Feed
 from holdfast.declare import Step
 from holdfast.engine.host import Work
 from holdfast.resources import OpenResources
@@ -40,6 +41,7 @@ class House:
         self, address: Address, served: Served, settings: Settings, queue: str, side: Store | None = None
     ) -> None:
         self.side = side  # a database beside the cluster
+        self.feed: Feed | None = None  # in that database
         self.address, self.settings, self.queue = address, settings, queue
         self._served = served
         self.value_limit_bytes = settings.value_limit_bytes

@@ -1,10 +1,11 @@
 """The side: a database of Holdfast's own beside a cluster, for what a history is no place for.
 
-Look here for what `?side=postgresql://...` adds. Clients use it as it is: tokens, the audit, conversations. The engine of a run
-reaches it by an activity: to count rates of steps, to write into streams, and to talk (`talks.py`). Bodies write into streams
-from wherever they run.
+Look here for what `?side=postgresql://...` adds. Clients use it as it is: tokens, the audit, conversations, the feed (`feed.py`).
+The engine of a run reaches it by an activity: to count rates of steps, to write into streams, and to talk (`talks.py`). Bodies
+write into streams from wherever they run.
 
-A run on Temporal has a row in the side, because streams belong to rows: one that is 'moved', so that nothing carries it on there.
+A run on Temporal has a row in the side, because streams and journals belong to rows: one that is 'moved', so that nothing carries
+it on there.
 
 Everything is idempotent or fenced, but for turns of rates: one that is taken twice, because the first answer was lost, makes the
 others later and none earlier. A writer knows where it found the stream, and writes there or not at all: of two bodies of one
@@ -14,7 +15,7 @@ step, of which one is believed to be gone, one gets no further. Rows that are th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ from holdfast.store.changes import News
 from holdfast.store.limits import Turn
 from holdfast.store.store import Store
 from holdfast.store.streams import Piece, chunk_row
-from holdfast.store.work import Asking, Count, Transaction
+from holdfast.store.work import Asking, Count, Transaction, to_json
 from holdfast.words.model import RunRow
 
 _OWN: Final = ("lease_owner", "company", "life", "life_at", "worked_ms", "interruptions")
@@ -46,62 +47,54 @@ def piece_of(line: Sequence[Any]) -> Piece:
 class Write:
     """Add these pieces to streams of a run, where its writer has left them; `mark` is its own."""
 
-    run: str
-    agent: str
+    of: RunRow
     mark: int
     pieces: Sequence[Piece]
 
     def __call__(self, tx: Transaction) -> Asking[None]:
-        last = self.pieces[-1]
-        yield from shadow(tx, self.run, self.agent)
-        mine = yield from tx.row(
-            "chunk_written", run=self.run, stream=last.stream, position=last.position, epoch=self.mark
-        )
+        last, run = self.pieces[-1], self.of.id
+        yield from shadow(tx, self.of)
+        mine = yield from tx.row("chunk_written", run=run, stream=last.stream, position=last.position, epoch=self.mark)
         if mine is not None:
             return
-        ends = {row[0]: row[1] for row in (yield from tx.rows("streams", run=self.run))}
+        ends = {row[0]: row[1] for row in (yield from tx.rows("streams", run=run))}
         for piece in self.pieces:
             if piece.position - (len(piece.text) or 1) != ends.get(piece.stream, 0):
                 at = ends.get(piece.stream, 0)
-                raise LeaseLost(
-                    f"the stream {piece.stream!r} of run {self.run!r} has come to {at}: another body writes it"
-                )
+                raise LeaseLost(f"the stream {piece.stream!r} of run {run!r} has come to {at}: another body writes it")
             ends[piece.stream] = piece.position
-        yield Count("insert_chunk", [(*chunk_row(self.run, self.mark, piece), tx.now) for piece in self.pieces])
-        tx.changed(self.run, News.GREW)
+        yield Count("insert_chunk", [(*chunk_row(run, self.mark, piece), tx.now) for piece in self.pieces])
+        tx.changed(run, News.GREW)
 
 
-def shadow(tx: Transaction, run: str, agent: str) -> Asking[None]:
-    """See that a run has a row in the side."""
-    if (yield from tx.row("fence", run=run)) is not None:
+def shadow(tx: Transaction, of: RunRow) -> Asking[None]:
+    """See that a run has a row in the side: who it is, whose it is, and that it is not carried on there."""
+    if (yield from tx.row("fence", run=of.id)) is not None:
         return
-    uid = hashlib.sha256(run.encode()).hexdigest()[:32]
+    uid = hashlib.sha256(of.id.encode()).hexdigest()[:32]
     now = tx.now
     row = RunRow(
-        run,
-        uid,
-        agent,
-        "moved",
-        "{}",
-        root_id=run,
-        reason="it is on Temporal",
-        created_at=now,
-        updated_at=now,
-        finished_at=now,
-    )
+        of.id, uid, of.agent, "moved", "{}", parent_id=of.parent_id, root_id=of.root_id or of.id, labels=of.labels,
+        reason="it is on Temporal", created_at=now, updated_at=now, finished_at=now,
+    )  # fmt: skip
     values = {name: value for name, value in asdict(row).items() if name not in _OWN}
     values["epoch"] = values.pop("lease_epoch")
     yield from tx.rows("import_run", **values)
 
 
-def desk(store: Store, run: str, agent: str, key: str, number: int, writer: str) -> Desk:
+def known(run: str, agent: str, labels: Mapping[str, str], parent: str | None, root: str) -> RunRow:
+    """A run as whoever writes for it knows it."""
+    return RunRow(run, "", agent, "moved", "{}", parent_id=parent, root_id=root, labels=to_json(dict(labels)))
+
+
+def desk(store: Store, of: RunRow, key: str, number: int, writer: str) -> Desk:
     """Make the place at which a body writes to streams; `writer` is this attempt at it, and no other."""
     mark = int(hashlib.sha256(writer.encode()).hexdigest()[:12], 16)
 
     async def put(pieces: Sequence[Piece]) -> None:
-        await store._submit(Write(run, agent, mark, pieces))
+        await store._submit(Write(of, mark, pieces))
 
-    return Desk(store, run, key, number, put)
+    return Desk(store, of.id, key, number, put)
 
 
 async def count(store: Store, what: str, given: Sequence[Any]) -> list[Any]:
@@ -130,6 +123,6 @@ async def lasts_of(store: Store, run: str) -> list[Line]:
     return [told(piece) for piece in await store.streams(run)]
 
 
-async def write(store: Store, run: str, agent: str, mark: int, lines: Iterable[Line]) -> None:
+async def write(store: Store, of: RunRow, mark: int, lines: Iterable[Line]) -> None:
     """Write what the engine of a run has said."""
-    await store._submit(Write(run, agent, mark, [piece_of(line) for line in lines]))
+    await store._submit(Write(of, mark, [piece_of(line) for line in lines]))

@@ -28,6 +28,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.backends.temporal import history
 from holdfast.backends.temporal.address import AGENT, ARRIVE, DECIDE, RUN, Address
+from holdfast.backends.temporal.feed import record
 from holdfast.backends.temporal.ground import first_attributes, first_memo
 from holdfast.backends.temporal.history import Found
 from holdfast.backends.temporal.moves import Moves
@@ -61,7 +62,7 @@ from holdfast.store.runs import NewRun
 from holdfast.store.sqlite.store import SQLiteStore
 from holdfast.store.store import Store
 from holdfast.store.streams import Piece
-from holdfast.store.work import Asking, Count, Transaction, to_json
+from holdfast.store.work import Asking, Transaction
 from holdfast.words import people
 from holdfast.words.clock import Clock, SystemClock
 from holdfast.words.model import FINISHED, ApprovalRow, Published, RunRow
@@ -85,11 +86,11 @@ _OWN: Final = ("lease_owner", "company", "life", "life_at", "worked_ms", "interr
 _BESIDE: Final = (
     "said", "conversations", "fill_conversation", "delete_conversation", "add_token", "use_token", "revoke_tokens", "token",
     "tokens", "begin_session", "session", "use_once", "end_sessions_of", "end_session", "add_link", "link", "note_refusals",
-    "erase_audit", "paused_rates",
+    "erase_audit", "paused_rates", "feed", "feed_lines",
 )  # fmt: skip
+_SPOKEN: Final = dict.fromkeys(("feed", "feed_lines"), "the feed of all runs")
 _REFUSED: Final = (
-    "feed", "feed_lines", "fleet_workers", "lost_workers", "backup", "delete", "delete_finished",
-    "fork", "retain",
+    "fleet_workers", "lost_workers", "backup", "delete", "delete_finished", "fork", "retain",
 )  # fmt: skip
 
 
@@ -127,6 +128,7 @@ class TemporalStore(Moves):
         self._client = await self.address.connect()
         if self.side is not None:
             await self.side.open()
+            self.side.on_change(self._tell)
         self._folder = tempfile.TemporaryDirectory(prefix="holdfast-temporal-")
         self._mirror = SQLiteStore(f"{self._folder.name}/mirror.db", durability="none", clock=self.clock)
         await self._mirror.open()
@@ -209,7 +211,7 @@ class TemporalStore(Moves):
 
     def _lacks(self, what: str) -> Unsupported:
         advice = _BESIDE_IT if what in _BESIDE else ""
-        return Unsupported(f"{what}: {self.url!r} is a Temporal cluster, {_NEEDS}{advice}")
+        return Unsupported(f"{_SPOKEN.get(what, what)}: {self.url!r} is a Temporal cluster, {_NEEDS}{advice}")
 
     def _submit(self, do: Any, **_: Any) -> NoReturn:
         raise self._lacks("what is to be written")
@@ -425,6 +427,9 @@ class TemporalStore(Moves):
 
     async def stream_sizes(self, run: str) -> dict[str, int]:
         return {} if self.side is None else await self.side.stream_sizes(run)
+
+    async def feed_reach(self) -> tuple[int, int]:
+        return await super().feed_reach() if self.side is None else await self.side.feed_reach()
 
     async def queues_taken(self) -> frozenset[str] | None:
         return None
@@ -726,30 +731,10 @@ class _Put:
                     values[name], blobs = spilled(values[name])
                     yield from insert_blobs(tx, blobs)
             yield from tx.rows("import_run", **values)
-            lines = []
+            yield from record(tx, row.id, found.events)
             for event in found.events:
-                text, blobs = (None, dict[str, bytes]()) if event.value is None else spilled(event.value)
-                yield from insert_blobs(tx, blobs)
-                digest = next(iter(blobs), None)
-                data = to_json(event.data) if event.data else None
-                lines.append(
-                    [
-                        row.id,
-                        event.seq,
-                        event.kind,
-                        event.key,
-                        data,
-                        None if digest else text,
-                        digest,
-                        event.epoch,
-                        event.at,
-                    ]
-                )
                 if "spent" in event.data:
                     spendings.append(Spending.of(event))
-            if lines:
-                yield Count("record", lines)
-            for event in found.events:
                 if event.dropped is not None:
                     yield from tx.rows("drop_event", run=row.id, seq=event.seq, dropped=event.dropped)
             if found.parts:

@@ -13,6 +13,7 @@ from temporalio.worker import Worker, WorkerDeploymentConfig
 
 from holdfast.backends.temporal.activities import Activities
 from holdfast.backends.temporal.address import AGENT, NOBODY, Address
+from holdfast.backends.temporal.feed import Feed
 from holdfast.backends.temporal.house import House
 from holdfast.backends.temporal.workflow import Runner, RunWorkflow, let_go
 from holdfast.declare import Step
@@ -47,6 +48,7 @@ class TemporalWorker:
         self._served, self.measures = Served(specs), Measures()
         self._house = House(address, self._served, settings, f"{address.queue}:at-home:{name}", side)
         self._house.more = self._add
+        self._house.feed = None if side is None else Feed(side, client)
         self._activities = Activities(self._house)
         self._running: dict[str, tuple[Worker, asyncio.Task[None]]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -144,6 +146,8 @@ class TemporalWorker:
         for instance in list(self._house.instances):
             let_go(instance)
         self._house.threads.shutdown(wait=False, cancel_futures=True)
+        if self._house.feed is not None:
+            await self._house.feed.end()
         try:
             await self._house.resources.close()
         except ExceptionGroup as problems:
