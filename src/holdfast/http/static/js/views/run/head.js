@@ -158,8 +158,8 @@ export function head(model, acts) {
     const took = ms(info.finished_at) !== null ? spoken(ms(info.finished_at) - ms(info.created_at)) : null;
     const began = info.started_at ?? info.created_at, at = h("span", { title: exact(began) }, `${day(began)}, ${minute(began)}`);
     return [
-      info.started_at ? fact("Began", at, took ? `took ${took}` : `${age(began)} ago`) : fact("Created", at, FINISHED.has(info.status) ? "it never began" : `${age(began)} ago, not begun yet`),
-      worked === null ? fact("State", info.status, info.waits_for ? `waits for a ${info.waits_for}` : "") : fact("Worked", spoken(worked), "the rest of the time it waited"),
+      info.started_at ? fact("Began", at, took ? `took ${took}` : `${age(began)} ago`) : fact("Created", at, FINISHED.has(info.status) ? "it never began" : "not begun yet"),
+      worked === null ? fact("State", info.status, info.waits_for ? `waits for a ${info.waits_for}` : "") : fact("Worked", spoken(worked), "else it waited"),
       fact("Steps", count(info.steps ?? 0), spent.model_calls ? many(spent.model_calls, "model call") : "no model call"),
       fact("Interruptions", tears ? h("span.tear-fact", icon("tear"), count(tears)) : "0", tears ? "no result was lost" : "none so far"),
       budget?.usd ? fact("Spent", [dollars(spent.usd ?? 0), h("span.dim", ` of ${dollars(budget.usd)}`)], meter((spent.usd ?? 0) / budget.usd, { soft: budget.soft, look: (spent.usd ?? 0) >= budget.usd * (budget.soft ?? 1) ? "ask" : "", label: `${Math.round(((spent.usd ?? 0) / budget.usd) * 100)}% of the budget` }))
