@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 import time
 from pathlib import Path
 
@@ -26,9 +27,11 @@ from tests.store.places import (
 
 from holdfast.errors import BadArguments, HoldfastError, NewerJournal, StoreUnavailable
 from holdfast.store import migrate
+from holdfast.store.changes import News
 from holdfast.store.queries import QUERIES, load
-from holdfast.store.sqlite import connection
+from holdfast.store.sqlite import connection, writer
 from holdfast.store.sqlite.connection import Options, check_library, connect, parse_url
+from holdfast.store.sqlite.peers import Peers
 from holdfast.store.sqlite.store import SQLiteStore
 from holdfast.store.urls import store_at
 from holdfast.words.model import TRANSITIONS
@@ -318,3 +321,28 @@ async def test_new_runs_do_not_wait_for_a_reader(file: Place) -> None:
         db.execute("BEGIN; SELECT * FROM runs").fetchall()
         await asyncio.wait_for(store.create(new("b")), 5)
         db.close()
+
+
+async def test_one_thread_at_a_time_tells_other_processes(file: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lone write is told by the loop's thread, what waits for its millisecond by the writer's."""
+    poke, inside, met = Peers.poke, threading.Lock(), []
+
+    def slow(self: Peers, changes: dict[str, News]) -> float | None:
+        if not inside.acquire(blocking=False):
+            met.append(threading.current_thread().name)
+            return poke(self, changes)
+        try:
+            if not changes:
+                time.sleep(0.005)  # so that the next write comes meanwhile
+            return poke(self, changes)
+        finally:
+            inside.release()
+
+    monkeypatch.setattr(Peers, "poke", slow)
+    monkeypatch.setattr(writer, "_SLOW_S", 60.0)  # every write of the run is a lone one
+    async with file.open() as store, file.open():
+        row = await owned(store, "a")
+        for number in range(300):
+            await store.append(write(row, step()))
+            await asyncio.sleep(0.002 * (number % 2))
+    assert not met

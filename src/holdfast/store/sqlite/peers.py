@@ -182,7 +182,7 @@ class Peers:
     def poke(self, changes: dict[str, News]) -> float | None:
         """Tell the others, at most once per millisecond. Returns in how many seconds to call again, None if never.
 
-        Called in the writer's thread only, but for `_list_at`, which any thread may set to 0.
+        Called by the thread that holds the writer's connection; `_list_at` may be set to 0 by any.
         """
         if self._socket is None:
             return None

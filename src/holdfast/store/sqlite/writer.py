@@ -141,7 +141,7 @@ class Writer:
         self._deliver, self._committed, self._died = deliver, committed, died
         self.log, self._poll, self._solo = Log(runway), Poll(moved), Solo()
         self._queue: queue.SimpleQueue[list[Operation] | None] = queue.SimpleQueue()
-        self._connection = threading.Lock()  # held by the thread that uses the connection
+        self._connection = threading.Lock()  # held by the thread that uses the connection, or tells other processes
         self._writing: list[Operation] = []  # in the thread
         self._nudged = False  # the thread is about to look, though nothing is queued
         self.observe: Callable[[int, float], None] = lambda _operations, _seconds: None
@@ -231,6 +231,8 @@ class Writer:
                         self._writing = pending
                         self._write(pending)
                         pending = self._writing = []
+                    elif self._poke_in is not None:
+                        self._poke_in = self._committed({})
                     self._poll.look(self._db)
                     if not self._killed:
                         self.log.shorten(self._db)
@@ -268,8 +270,6 @@ class Writer:
                     return False
                 first = self._queue.get_nowait()
         except queue.Empty:
-            if not batch and self._poke_in is not None:
-                self._poke_in = self._committed({})
             return False
         return True
 
