@@ -83,10 +83,10 @@ async def people(url, runs, over):
             await asyncio.sleep(0.3)
 
 
-async def result(hf, run, over):
+async def result(hf, run, over, limit="150s"):
     while True:
         try:
-            return await hf.get(run).result(timeout="150s")
+            return await hf.get(run).result(timeout=limit)
         except holdfast.StoreUnavailable:
             await asyncio.sleep(0.5)
 

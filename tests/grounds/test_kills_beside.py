@@ -76,7 +76,7 @@ async def test_what_lies_beside_a_cluster_is_there_once_under_kills(own_cluster,
                 await asyncio.sleep(0.5)
                 await asyncio.to_thread(killed.start)
             helpers.append(asyncio.create_task(kept(fleet, over)))
-            found = await asyncio.gather(*(result(hf, name, over) for name in names))
+            found = await asyncio.gather(*(result(hf, name, over, "500s") for name in names))
             assert found == [[*range(neighbour.ROUNDS)]] * RUNS
             await everything(hf, names)
         finally:
