@@ -35,6 +35,7 @@ VIEWS = {
     "compare": ("/compare?a=otters-2026-07&b=seals-2026-07", ".cmp-row", True),
     "fleet": ("/fleet", ".workers", True),
     "agents": ("/agents/atlas", ".start", True),
+    "schedules": ("/schedules", "tr[data-row=janitor]", True),
 }
 SIZES = {"1440": DESK, "390": PHONE}
 

@@ -12,7 +12,7 @@ from tests.page.browser import Visitor
 from tests.page.long_agents import Pace, fill
 from tests.page.scene import bare, served
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 ROW, EVENT, RUN = "[role=treeitem]", ".ev-row[data-seq]", "tr[data-row]"
 ELEMENTS, HEAP_MB, HUGE, RATE = 2_500, 80, 5_000, 50
@@ -59,7 +59,6 @@ def rows(page):
     return page.locator(ROW).evaluate_all("rows => rows.map(row => row.ariaLabel)")
 
 
-@pytest.mark.by_day("10000")
 def test_the_end_of_a_long_run_is_shown_while_the_server_folds_it(ana, steps):
     """Its last calls at once, then all of them: four tasks, five names in each, and each of them counted."""
     held = []
@@ -84,7 +83,6 @@ def test_the_end_of_a_long_run_is_shown_while_the_server_folds_it(ana, steps):
     assert elements(page) < ELEMENTS
 
 
-@pytest.mark.by_day("10000")
 def test_every_event_of_a_long_journal_can_be_scrolled_to(ana, steps):
     """The last, the first, and one in the middle; beside them stands what was before and behind, and no more is in the page."""
     page = ana.goto("/runs/kelp/journal", EVENT)
@@ -103,7 +101,6 @@ def test_every_event_of_a_long_journal_can_be_scrolled_to(ana, steps):
             expect(page.locator(EVENT).last).to_contain_text("run.completed")
 
 
-@pytest.mark.by_day("10000")
 def test_every_run_of_a_long_list_can_be_scrolled_to(ana, steps):
     """From the newest to the oldest and back, with few rows in the page all the way."""
     page = ana.goto("/runs", RUN)
@@ -134,7 +131,6 @@ def alive(tmp_path_factory):
         yield made
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("seconds", [140, 3_600])
 def test_a_page_that_follows_a_run_for_long_keeps_and_draws_little(alive, browser, seconds):
     """With fifty events in each second, whose time goes by as fast as they come: the page's clock is moved on.

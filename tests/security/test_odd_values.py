@@ -99,9 +99,8 @@ def documents(kind, whole):
             )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
-@pytest.mark.by_day("sqlite")
 async def test_no_value_is_a_fault_of_the_server(store_url):
     """Years 1 and 9999, halves of characters, NUL, numbers without end, and documents that are nested for ever."""
     faults, turns = {}, asyncio.Semaphore(8)
