@@ -32,7 +32,7 @@ VIEWS = {
     "conversation": ("/runs/otters-2026-07/conversation", ".turn", False),
     "approvals": ("/approvals", ".inbox-item", True),
     "question": ("/approvals/{question}", ".pick-pill", True),
-    "compare": ("/compare?a=otters-2026-07&b=seals-2026-07", ".cmp-row", True),
+    "compare": ("/compare?a=otters-2026-07&b=seals-2026-07", ".cmp-row:not(.is-same)", True),
     "fleet": ("/fleet", ".workers", True),
     "agents": ("/agents/atlas", ".start", True),
     "schedules": ("/schedules", "tr[data-row=janitor]", True),
