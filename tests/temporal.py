@@ -1,4 +1,4 @@
-"""A real Temporal server for tests: one for the whole process, on the loopback interface, and a namespace for each test.
+"""A real Temporal server for tests: one for the whole session, on the loopback interface, a namespace for each process.
 
 `own_cluster` is one that a test may kill and start again on its file.
 """
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import shutil
 import signal
@@ -13,11 +14,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.chaos.server import free_port
+from tests.sharing import shared
 
 WAIT_S = 150.0
 
@@ -25,8 +28,8 @@ WAIT_S = 150.0
 class Cluster:
     """`temporal server start-dev` on a file."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.port, self._others = folder, free_port(), [free_port(), free_port()]
+    def __init__(self, folder: Path, namespaces: Sequence[str] = ()) -> None:
+        self.folder, self.port, self._others, self._namespaces = folder, free_port(), [free_port(), free_port()], namespaces
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -36,7 +39,8 @@ class Cluster:
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [program, "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", str(self.port), "--http-port", http,
-                 "--metrics-port", metrics, "--db-filename", str(self.folder / "temporal.db"), "--log-level", "warn"],
+                 "--metrics-port", metrics, "--db-filename", str(self.folder / "temporal.db"), "--log-level", "warn",
+                 *[f"--namespace={name}" for name in self._namespaces]],
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
         asyncio.run(self._ready())
@@ -68,32 +72,34 @@ class Cluster:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
-    """A server that all tests of this process share."""
-    with _Made() as made:
-        yield made
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A server that all tests share."""
+    with shared(tmp_path_factory, "temporal", _start, signal.SIGKILL) as said:
+        found = Cluster(Path(said["folder"]))
+        found.port = said["port"]
+        yield found
+
+
+def _start(place: Path) -> dict[str, Any]:
+    made = Cluster(place, [f"gw{number}" for number in range(int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")))])
+    made.start()
+    assert made.process is not None
+    made.process.returncode = 0  # whoever is the last stops it: not our child to wait for
+    return {"pid": made.process.pid, "port": made.port, "folder": str(place)}
 
 
 @pytest.fixture
 def own_cluster() -> Iterator[Cluster]:
     """A server that a test may kill."""
-    with _Made() as made:
-        yield made
+    folder = tempfile.mkdtemp(prefix="holdfast-temporal-")
+    made = Cluster(Path(folder))
+    made.start()
+    yield made
+    made.kill()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
 def temporal_url(cluster: Cluster) -> str:
-    """A place of its own on the shared server: task queues with a name that nobody else has."""
-    return cluster.url(queue=f"t{secrets.token_hex(4)}")
-
-
-class _Made:
-    def __enter__(self) -> Cluster:
-        self._folder = tempfile.mkdtemp(prefix="holdfast-temporal-")
-        self._cluster = Cluster(Path(self._folder))
-        self._cluster.start()
-        return self._cluster
-
-    def __exit__(self, *_: object) -> None:
-        self._cluster.kill()
-        shutil.rmtree(self._folder, ignore_errors=True)
+    """A place of its own on the shared server: a namespace of this process, task queues with a name that nobody else has."""
+    return cluster.url(os.environ.get("PYTEST_XDIST_WORKER", "default"), queue=f"t{secrets.token_hex(4)}")

@@ -29,5 +29,11 @@ def file(tmp_path: Path) -> Place:
 
 @pytest.fixture
 def database(postgres_url: str) -> Place:
-    """An empty schema of PostgreSQL, for what is particular to it."""
+    """An empty store of PostgreSQL, for what is particular to it."""
     return Place(store_at, postgres_url)
+
+
+@pytest.fixture
+def nothing(postgres_url: str) -> Place:
+    """A schema of PostgreSQL that is not there yet."""
+    return Place(store_at, postgres_url.replace("schema=test", "schema=new"))

@@ -164,24 +164,24 @@ async def test_stores_in_two_schemas_do_not_meet(database: Place, postgres_serve
         assert "a" not in heard
 
 
-async def test_schemas_that_cannot_be_used(database: Place) -> None:
+async def test_schemas_that_cannot_be_used(nothing: Place) -> None:
     """A schema of another program, a newer one and a changed one are refused; nothing in them is touched."""
-    schema = parse_url(database.url).schema
-    async with session(database) as connection:
+    schema = parse_url(nothing.url).schema
+    async with session(nothing) as connection:
         await connection.execute(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.customers (id int)")
         with pytest.raises(StoreUnavailable, match="'customers'"):
-            async with database.open():
+            async with nothing.open():
                 pass
         await connection.execute(f"DROP TABLE {schema}.customers")
-        async with database.open():
+        async with nothing.open():
             pass
         await connection.execute("INSERT INTO migrations VALUES (999, 'later', 'x', 0)")
         with pytest.raises(NewerJournal, match="has schema 999"):
-            async with database.open():
+            async with nothing.open():
                 pass
         await connection.execute("DELETE FROM migrations WHERE number = 999; UPDATE migrations SET checksum = 'x'")
         with pytest.raises(NewerJournal, match="another text of schema 1"):
-            async with database.open():
+            async with nothing.open():
                 pass
 
 
@@ -205,16 +205,16 @@ asyncio.run(main())
 
 @pytest.mark.by_day("10")
 @pytest.mark.parametrize("many", [10, 20])
-async def test_many_processes_open_an_empty_database(database: Place, many: int) -> None:
+async def test_many_processes_open_an_empty_database(nothing: Place, many: int) -> None:
     """Many that open it at once: each migration is applied once and all of them work."""
-    processes = [python(OPENER, database.url, f"run-{number}") for number in range(many)]
+    processes = [python(OPENER, nothing.url, f"run-{number}") for number in range(many)]
     assert [line(process) for process in processes] == ["ready"] * many
     for process in processes:
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
     assert [process.communicate()[0].split() for process in processes] == [["done"]] * many
-    async with database.open() as store, session(database) as connection:
+    async with nothing.open() as store, session(nothing) as connection:
         assert len(await store.runs()) == many
         assert await connection.fetchval("SELECT count(*) FROM migrations") == len(known())
 
