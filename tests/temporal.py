@@ -29,7 +29,8 @@ class Cluster:
     """`temporal server start-dev` on a file."""
 
     def __init__(self, folder: Path, namespaces: Sequence[str] = ()) -> None:
-        self.folder, self.port, self._others, self._namespaces = folder, free_port(), [free_port(), free_port()], namespaces
+        self.folder, self._namespaces = folder, namespaces
+        self.port, self._others = free_port(), [free_port(), free_port()]
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
