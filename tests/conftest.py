@@ -16,7 +16,7 @@ import pytest
 from tests.cli.terminal import terminal  # noqa: F401 - a fixture
 from tests.commands import commands  # noqa: F401 - a fixture
 from tests.disks import small_disk  # noqa: F401 - a fixture
-from tests.postgres import own_server, postgres_server, postgres_url, store_url  # noqa: F401 - fixtures
+from tests.postgres import own_server, postgres_nothing, postgres_server, postgres_url, store_url  # noqa: F401 - fixtures
 
 # Tests start hundreds of processes, and each would compile the package anew if none may keep what it compiled.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

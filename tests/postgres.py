@@ -75,6 +75,12 @@ def postgres_url(postgres_server: str, monkeypatch: pytest.MonkeyPatch) -> Itera
     _tell(postgres_server, f"DROP DATABASE {name} WITH (FORCE)")
 
 
+@pytest.fixture
+def postgres_nothing(postgres_url: str) -> str:
+    """A URL of a schema that is not there yet."""
+    return postgres_url.replace("schema=test", "schema=later")
+
+
 def _at(server: str, database: str) -> str:
     parts = urlsplit(server)
     mark = "&" if parts.query else ""

@@ -58,7 +58,7 @@ def history(request, tmp_path):
     """A recorded file, and the URL of a store that was made of it."""
     file = request.param
     sqlite = kind_of(file) == "sqlite"
-    url = f"sqlite:{tmp_path}/old.db?durability=process" if sqlite else request.getfixturevalue("postgres_url")
+    url = f"sqlite:{tmp_path}/old.db?durability=process" if sqlite else request.getfixturevalue("postgres_nothing")
     asyncio.run(bring_back(file, url))
     return file, url
 

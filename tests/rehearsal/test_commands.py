@@ -388,16 +388,16 @@ def test_a_store_of_an_older_version_is_not_brought_up_to_date(cli, tmp_path):
     assert older.read_bytes() == before and sorted(path.name for path in tmp_path.glob("older.db*")) == ["older.db"]
 
 
-def test_a_schema_of_an_older_version_is_not_brought_up_to_date(cli, postgres_url):
+def test_a_schema_of_an_older_version_is_not_brought_up_to_date(cli, postgres_nothing):
     async def schemas():
-        connection, _ = await _connected(postgres_url)
+        connection, _ = await _connected(postgres_nothing)
         try:
             return await connection.fetchval("SELECT max(number) FROM migrations")
         finally:
             await connection.close()
 
-    asyncio.run(bring_back_postgres(HERE / "0.1" / "postgres.json.gz", postgres_url))
+    asyncio.run(bring_back_postgres(HERE / "0.1" / "postgres.json.gz", postgres_nothing))
     before = asyncio.run(schemas())
-    said = cli("check", "tests.histories.agents", "--db", postgres_url)
+    said = cli("check", "tests.histories.agents", "--db", postgres_nothing)
     assert said.exit_code == 2 and "older Holdfast" in said.output and "holdfast backup" in said.output
     assert asyncio.run(schemas()) == before == 1

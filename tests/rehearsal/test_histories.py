@@ -19,7 +19,7 @@ def store(request, tmp_path):
     """A store that was made of a recording, and how its runs ended."""
     file = request.param
     sqlite = file.name.startswith("sqlite")
-    url = f"sqlite:{tmp_path}/old.db?durability=process" if sqlite else request.getfixturevalue("postgres_url")
+    url = f"sqlite:{tmp_path}/old.db?durability=process" if sqlite else request.getfixturevalue("postgres_nothing")
     asyncio.run(bring_back(file, url))
     runs = json.loads(file.with_name(f"{file.name.partition('.')[0]}.ended.json").read_text())["runs"]
     return url, runs

@@ -34,6 +34,6 @@ def database(postgres_url: str) -> Place:
 
 
 @pytest.fixture
-def nothing(postgres_url: str) -> Place:
+def nothing(postgres_nothing: str) -> Place:
     """A schema of PostgreSQL that is not there yet."""
-    return Place(store_at, postgres_url.replace("schema=test", "schema=new"))
+    return Place(store_at, postgres_nothing)
