@@ -18,17 +18,11 @@ BROKEN: set[str] = set()
 
 # Where the store's part of the work differs; the other scenes are played on PostgreSQL at night.
 POSTGRES_BY_DAY = {
-    "test_a_failed_run_goes_on_from_an_earlier_step",
-    "test_a_fork_has_the_text_of_streams_up_to_the_point",
     "test_a_fork_of_a_fork_shares_with_both",
     "test_a_fork_writes_to_a_copy_of_its_conversations",
-    "test_a_step_an_argument_a_decision_and_a_message_can_be_replaced",
     "test_checkpoints_and_eras_are_forked",
-    "test_children_that_had_ended_are_shared_and_others_are_new",
     "test_forks_and_deletions_of_one_run_meet",
-    "test_nothing_that_happens_to_the_original_changes_a_fork",
     "test_pruning_keeps_what_forks_share",
-    "test_steps_that_were_done_before_are_asked_for",
 }
 
 

@@ -47,14 +47,9 @@ QUICK = holdfast.Settings(park_grace_s=0.0)
 
 # Where the store's part of the work differs; the other scenes are played on PostgreSQL at night.
 POSTGRES_BY_DAY = {
-    "test_a_copy_has_the_past_of_the_original_and_goes_on_by_itself",
-    "test_a_family_that_waits_for_a_person_goes_on_elsewhere",
     "test_a_move_is_confirmed_or_taken_back",
-    "test_a_run_comes_back_and_takes_the_place_of_what_was_left_of_it",
-    "test_a_run_that_ends_while_its_file_is_written_is_not_moved",
     "test_all_that_a_run_can_have_comes_along",
     "test_of_two_exports_at_once_one_moves_the_run",
-    "test_only_the_store_that_a_move_names_takes_it_and_once",
 }
 
 

@@ -10,6 +10,12 @@ import holdfast
 from holdfast import BadArguments, Retry
 from holdfast.client.filter import place_of
 
+# Where the store's part of the work differs; the other scenes are played on PostgreSQL at night.
+POSTGRES_BY_DAY = {
+    "test_a_run_that_changes_between_pages_is_not_the_reason_to_skip_others",
+    "test_every_filter_fits_what_lists_say",
+}
+
 
 @holdfast.step(retry=Retry(8, first="1h", max="1h"))
 async def stumbles() -> None:

@@ -15,11 +15,7 @@ BROKEN: set[str] = set()
 LARGE = "x" * 300_000  # of arguments that are kept apart
 
 # Where the store's part of the work differs; the other scenes are played on PostgreSQL at night.
-POSTGRES_BY_DAY = {
-    "test_a_fork_and_the_deletion_of_a_child_meet",
-    "test_a_fork_shows_what_it_shares_also_when_the_original_is_deleted",
-    "test_forks_deletions_and_writers_of_the_same_inputs_meet",
-}
+POSTGRES_BY_DAY = {"test_forks_deletions_and_writers_of_the_same_inputs_meet"}
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,9 @@ from tests.http.site import AGENTS, double, followed, on_a_server, served
 import holdfast
 from holdfast.store.journal import Journals
 
+# Where the store's part of the work differs; the other scenes are played on PostgreSQL at night.
+POSTGRES_BY_DAY = {"test_the_events_of_all_runs_are_read_and_followed"}
+
 
 @holdfast.agent
 async def many(n: int, text: str = "") -> list[int]:

@@ -6,6 +6,12 @@ import operator
 import pytest
 from tests.processes import fleet_agents as agents
 
+# Where the store's part of the work differs; the other scenes are played on PostgreSQL at night.
+POSTGRES_BY_DAY = {
+    "test_a_deploy_loses_no_time_and_repeats_nothing",
+    "test_the_runs_of_a_killed_worker_go_on_at_once",
+}
+
 LONG = ("--lease", "60")  # what waits for the end of a lease does not end within these tests
 AT_ONCE_S = 5.0  # a second at the most, and the rest for a computer that is busy with other tests
 
