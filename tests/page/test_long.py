@@ -61,7 +61,7 @@ def rows(page):
 
 
 def inputs_of_last(visitor, events):
-    """With which numbers the steps of the last 200 events were called. One task ends long after the others: all waits were its own."""
+    """With which numbers the steps of the last 200 events were called: one task does all the waiting, and ends after the others."""
     answer = visitor.context.request.get(f"/api/runs/kelp/events?before={events}&limit=200").json()["events"]
     assert len(answer) == 200
     return {int(each["data"]["input"].removeprefix("number=")) for each in answer if each["kind"] == "step.completed"}
