@@ -66,14 +66,15 @@ FOLLOWED = """
   source.onmessage = (message) => window.kept.push(JSON.parse(message.data));
 }
 """
-# The number behind the last event that came by the stream of a run.
+# The number behind the last event of a run that the page has: it came by the stream, or was read before that began.
 HEARD = """
 window.heard = 0;
 window.EventSource = class extends EventSource {
   constructor(url) {
     super(url);
-    const heard = (message) => { window.heard = Number(message.lastEventId); };
-    if (String(url).includes("/runs/")) this.addEventListener("message", heard);
+    if (!String(url).includes("/runs/")) return;
+    window.heard = Number(new URL(url).searchParams.get("after"));
+    this.addEventListener("message", (message) => { window.heard = Number(message.lastEventId); });
   }
 };
 """

@@ -2,6 +2,7 @@
 
 import gzip
 import re
+from functools import partial
 
 from starlette.applications import Starlette
 from starlette.routing import Mount, Route
@@ -22,13 +23,17 @@ OPENED = (
 
 @on_a_server
 async def test_every_address_of_the_dashboard_is_the_same_document(site):
-    """Without a credential, because it tells nothing; under the policy that no text becomes markup and nothing foreign is asked."""
-    documents = set()
+    """Without a credential, because it tells nothing; under the policy that no text becomes markup and nothing foreign is asked.
+
+    Its links alone are those of its view.
+    """
+    documents, named = set(), set()
     for path in OPENED:
         answer = await site.bare.get(path)
         assert answer.status_code == 200, path
         assert answer.headers["content-type"] == "text/html; charset=utf-8"
-        documents.add(answer.text)
+        named |= set(re.findall(r"<link .*\n", answer.text))
+        documents.add(re.sub(r"<link .*\n", "", answer.text))
         policy = answer.headers["content-security-policy"]
         for part in (
             "default-src 'none'", "script-src 'self'", "require-trusted-types-for 'script'", "trusted-types 'none'",
@@ -43,7 +48,9 @@ async def test_every_address_of_the_dashboard_is_the_same_document(site):
         assert answer.headers["x-holdfast-version"] and answer.headers["date"]
     (document,) = documents
     assert '<base href="/">' in document
-    assert not re.search(r'\b(src|href)="(https?:)?//', document)
+    assert not re.search(r'\b(src|href)="(https?:)?//', document + "".join(named))
+    for name in re.findall(r'href="(.*?)"', "".join(named)):
+        assert (await site.bare.get(f"/{name}")).status_code == 200, name
     assert len(OPENED) >= len(PAGES)
     assert (await site.bare.get("/runs/a/nothing")).status_code == 404
     assert (await site.bare.post("/runs")).status_code == 405
@@ -72,7 +79,7 @@ async def test_a_file_is_sent_once_and_asked_for_again(site):
 
 def app(folder):
     page = Page(folder)
-    routes = [Route("/static/{path:path}", page.static), Route("/runs", page.document)]
+    routes = [Route("/static/{path:path}", page.static), Route("/runs", partial(page.document, ("views/runs",)))]
     return Starlette(routes=[*routes, Mount("/in/here", routes=routes)])
 
 
@@ -109,6 +116,31 @@ def test_a_mounted_page_knows_where_it_is(tmp_path):
     before = web.get("/static/index.html").headers["etag"]
     (tmp_path / "index.html").write_text("<head>another one</head>")
     assert web.get("/static/index.html").headers["etag"] != before
+
+
+def test_the_document_names_what_its_view_imports(tmp_path):
+    """Each file once, that which others import too, and none that is not there; and again when a script has changed."""
+    (tmp_path / "js" / "views").mkdir(parents=True)
+    (tmp_path / "index.html").write_text('<head>\n<base href="/">\n<script src="static/js/app.js"></script>\n</head>')
+    (tmp_path / "js" / "app.js").write_text('import { a } from "./a.js";\n')
+    (tmp_path / "js" / "a.js").write_text('import { b } from "./views/runs.js";\n')
+    view = tmp_path / "js" / "views" / "runs.js"
+    imports = (
+        'import {\n  a,\n} from "../a.js";\nimport { app } from "../app.js";\nexport { c } from "../../../c.js";\n'
+    )
+    view.write_text(f'{imports}import("./later.js");\n')
+    (tmp_path / "js" / "views" / "later.js").write_text("")
+    web = TestClient(app(tmp_path))
+    before = web.get("/runs")
+    preloaded = re.findall('<link rel="modulepreload" href="static/(.*)">', before.text)
+    assert preloaded == ["js/views/runs.js", "js/a.js"]
+    view.write_text('export const open = () => ({ element: styled(h("div"), "run") });\n')
+    after = web.get("/runs")
+    assert re.findall("<link .*>", after.text) == [
+        '<link rel="stylesheet" href="static/css/run.css" data-of="run">',
+        '<link rel="modulepreload" href="static/js/views/runs.js">',
+    ]
+    assert before.headers["etag"] != after.headers["etag"]
 
 
 def test_gzip_is_of_the_file(tmp_path):

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Journal } from "../../src/holdfast/http/static/js/views/run/journal.js";
-import { atOnce, brief, filter, reason, rowsOf, rowSentence, worked } from "../../src/holdfast/http/static/js/views/run/rows.js";
+import { Call, Journal } from "../../src/holdfast/http/static/js/views/run/journal.js";
+import { atOnce, brief, filter, reason, rowsOf, rowSentence, spanOf, worked } from "../../src/holdfast/http/static/js/views/run/rows.js";
 
 const T0 = new Date(2026, 6, 14, 14, 2, 0).getTime();
 const at = (seconds) => T0 + seconds * 1000;
@@ -34,6 +34,26 @@ test("more than fifty calls of one name are one row, and those that matter below
   assert.deepEqual([row.sort, row.note, row.calls.length], ["many", "61", 61]);
   const opened = rowsOf(folded(...events), view({ opened: new Set([row.key]) }));
   assert.deepEqual(shown(opened).slice(0, 4), ["fetch 61", "  tried again 1 of 61", "    fetch", "  slowest of all"]);
+});
+
+test("the time of a row is found once, however many calls it stands for and however often it is said", () => {
+  const journal = folded(...Array.from({ length: 400 }, (_, nth) => done(`read#${nth % 4}/fetch#${nth}`, nth, nth + 1)));
+  const start = Object.getOwnPropertyDescriptor(Call.prototype, "start");
+  let looked = 0;
+  Object.defineProperty(Call.prototype, "start", { ...start, get() { looked += 1; return start.get.call(this); } });
+  const rows = rowsOf(journal, view());
+  assert.deepEqual(shown(rows), ["read 4 at once", ...[0, 1, 2, 3].flatMap((nth) => [`  read#${nth}`, "    fetch 100"])]);
+  looked = 0;
+  assert.deepEqual(rows.map((row) => spanOf(row, at(1000))), [[at(0), at(400)], ...[0, 1, 2, 3].flatMap((nth) => Array(2).fill([at(nth), at(397 + nth)]))]);
+  assert.deepEqual(rows.slice(0, 3).map((row) => rowSentence(row, at(1000))), ["read, 4 at once, 7 min", "read#0, 7 min", "fetch, 100 calls, 7 min in all"]);
+  assert.equal(looked, 0);
+  Object.defineProperty(Call.prototype, "start", start);
+});
+
+test("a row goes on as long as one of its calls does", () => {
+  const journal = folded(...Array.from({ length: 4 }, (_, nth) => done(`read#${nth % 2}/fetch#${nth}`, nth, nth + 1)), ["step.started", "read#1/save#0", { name: "save", input: "", asked: 0, attempt: 1 }, 6]);
+  const [all, first] = rowsOf(journal, view());
+  assert.deepEqual([spanOf(all, at(9)), spanOf(all, at(99)), spanOf(first, at(99))], [[at(0), at(9)], [at(0), at(99)], [at(0), at(3)]]);
 });
 
 test("fifty calls of one name are fifty rows", () => {

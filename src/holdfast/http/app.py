@@ -42,7 +42,7 @@ def application(hf: Client, guard: Tokens, followers: Followers, provider: oidc.
         return Response(_described(), media_type="application/json")
 
     routes = [
-        *(Route(path, page.document) for path in PAGES),
+        *(Route(path, functools.partial(page.document, scripts)) for path, scripts in PAGES.items()),
         Route("/static/{path:path}", page.static),
         Route("/api", overview),
         Route("/healthz", health.alive),

@@ -1,8 +1,8 @@
 """The page: the files of the dashboard, and the one document that every address of it answers with.
 
 What agents wrote is shown by scripts of ours alone: the policy lets no other run, none of ours make markup of a text, and nothing
-be asked of another server. The document has one line that depends on the request: `<base>`, because an application may be mounted
-anywhere.
+be asked of another server. The document has lines that depend on the request: `<base>`, because an application may be mounted
+anywhere, and links to what the view of that address needs, so that no script is read to find the next.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from html import escape
 from pathlib import Path
+from posixpath import dirname, join, normpath
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -20,13 +21,32 @@ from starlette.responses import Response
 
 from holdfast.http.errors import Refused, answer
 
-# Every address of the dashboard; which view it is, its script reads from the address itself.
-PAGES: Final = (
-    "/", "/runs", "/runs/{id}", "/runs/{id}/conversation", "/runs/{id}/journal", "/runs/{id}/data", "/runs/{id}/audit",
-    "/runs/{id}/streams", "/runs/{id}/streams/{name:path}", "/approvals", "/approvals/{id}", "/compare", "/fleet",
-    "/fleet/{worker:path}", "/agents", "/agents/{name:path}", "/schedules", "/schedules/{name:path}", "/conversations",
-    "/conversations/{id:path}", "/audit", "/sign-in",
-)  # fmt: skip
+# Every address of the dashboard, and the scripts that its view begins with, which the document names so that they come with the
+# others; which view it is, the page reads from the address itself.
+PAGES: Final[dict[str, tuple[str, ...]]] = {
+    "/": (),
+    "/runs": ("views/runs",),
+    "/runs/{id}": ("views/run",),
+    "/runs/{id}/conversation": ("views/run", "views/run/talk"),
+    "/runs/{id}/journal": ("views/run", "views/run/history"),
+    "/runs/{id}/data": ("views/run", "views/run/data"),
+    "/runs/{id}/audit": ("views/run", "views/run/deeds"),
+    "/runs/{id}/streams": ("views/run", "views/run/streams"),
+    "/runs/{id}/streams/{name:path}": ("views/run", "views/run/streams"),
+    "/approvals": ("views/approvals",),
+    "/approvals/{id}": ("views/approvals", "form", "events"),
+    "/compare": ("views/compare",),
+    "/fleet": ("views/fleet",),
+    "/fleet/{worker:path}": ("views/fleet",),
+    "/agents": ("views/agents",),
+    "/agents/{name:path}": ("views/agents",),
+    "/schedules": ("views/schedules",),
+    "/schedules/{name:path}": ("views/schedules",),
+    "/conversations": ("views/conversations",),
+    "/conversations/{id:path}": ("views/conversations",),
+    "/audit": ("views/audit",),
+    "/sign-in": ("views/sign-in",),
+}
 SAFE: Final = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -68,6 +88,8 @@ _REMARKS: Final = {
 }
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*", re.ASCII)
 _BASE: Final = re.compile(rb"<base\b[^>]*>")
+_IMPORTED: Final = re.compile(r'^(?:import|export)\b[^"]*? from "([^"]+)"', re.MULTILINE)
+_STYLED: Final = re.compile(r'\bstyled\(.*"(\w+)"\)')
 FOLDER: Final = Path(__file__).parent / "static"
 
 
@@ -79,6 +101,8 @@ class _File:
     body: bytes
     small: bytes  # as gzip; empty if that is no smaller
     tag: str
+    imports: tuple[str, ...] = ()  # of a script, as it writes them
+    sheets: tuple[str, ...] = ()  # and the styles that come with it
 
 
 def mount_of(scope: Any) -> str:
@@ -99,13 +123,16 @@ class Page:
         self._folder = folder.resolve()
         self._read: dict[str, _File] = {}
 
-    async def document(self, request: Request) -> Response:
-        """Answer with the document of the dashboard, whichever of its addresses was asked for."""
+    async def document(self, scripts: tuple[str, ...], request: Request) -> Response:
+        """Answer with the document of the dashboard, whichever of its addresses was asked for: it begins with these scripts."""
         found = self._file("index.html")
         if found is None:
             return answer(Refused("unknown_path", "this installation has no dashboard: its files are missing"))
         base = f'<base href="{escape(mount_of(request.scope))}/">'.encode()
-        return _sent(request, _made(found.mark, _BASE.sub(lambda _: base, found.body, count=1), ".html"), ".html")
+        body = _BASE.sub(lambda _: base, found.body, count=1).replace(
+            b"</head>", self._links(scripts, found.body) + b"</head>", 1
+        )
+        return _sent(request, _made(found.mark, body, ".html"), ".html")
 
     async def static(self, request: Request) -> Response:
         """Answer with a file, if there is one of this name."""
@@ -114,6 +141,27 @@ class Page:
         if found is None:
             return answer(Refused("unknown_path", f"there is nothing at {request.url.path!r}"))
         return _sent(request, found, Path(name).suffix)
+
+    def _links(self, scripts: tuple[str, ...], document: bytes) -> bytes:
+        """Link to all that these scripts need, beside what the document names itself."""
+        needed: dict[str, _File] = {}
+        for each in scripts:
+            self._need(f"js/{each}.js", needed)
+        sheets = dict.fromkeys(sheet for file in needed.values() for sheet in file.sheets)
+        lines = [f'<link rel="stylesheet" href="static/css/{each}.css" data-of="{each}">' for each in sheets]
+        lines += [
+            f'<link rel="modulepreload" href="static/{each}">'
+            for each in needed
+            if f'"static/{each}"'.encode() not in document
+        ]
+        return "".join(f"{each}\n" for each in lines).encode()
+
+    def _need(self, name: str, found: dict[str, _File]) -> None:
+        file = None if name in found else self._file(name)
+        if file is not None:
+            found[name] = file
+            for each in file.imports:
+                self._need(normpath(join(dirname(name), each)), found)
 
     def _file(self, name: str) -> _File | None:
         """Read a file of the folder; None for whatever leads out of it or is none that a browser is sent."""
@@ -137,7 +185,11 @@ def _made(mark: tuple[int, int], body: bytes, suffix: str) -> _File:
     if suffix in _REMARKS:
         body = _REMARKS[suffix].sub(lambda found: b"\n" * found[0].count(b"\n"), body)
     small = b"" if suffix in _PACKED else gzip.compress(body, 9, mtime=0)
-    return _File(mark, body, small if len(small) < len(body) else b"", sha256(body).hexdigest()[:32])
+    text = body.decode() if suffix == ".js" else ""
+    return _File(
+        mark, body, small if len(small) < len(body) else b"", sha256(body).hexdigest()[:32],
+        tuple(_IMPORTED.findall(text)), tuple(_STYLED.findall(text)),
+    )  # fmt: skip
 
 
 def _sent(request: Request, file: _File, suffix: str) -> Response:

@@ -42,7 +42,7 @@ export function open(context) {
   }, 1000);
   const off = on(["line"], () => soon());
 
-  // Drawing: at most once in a frame; and what comes by itself, however much it is, ten times a second
+  // Drawing: at most once in a frame; and what comes by itself once the run was read, however much it is, ten times a second
 
   function changed(why) {
     if (why === "live") {
@@ -50,7 +50,8 @@ export function open(context) {
       if (known !== null && tears > known) say(`${id} was interrupted and goes on`);
       known = tears;
     } else if (model.whole) known ??= model.journal.tears.length;
-    soon();
+    if (model.whole) soon();
+    else schedule();
   }
 
   function soon() {

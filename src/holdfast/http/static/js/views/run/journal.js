@@ -55,10 +55,10 @@ export class Call {
     (this.remarks ??= []).push({ text, tone });
   }
 
-  /** Spans in which a body of it ran, as far as that is known; `now` for what has not ended. */
-  worked(now) {
-    if (!BODIES.has(this.sort)) return [];
-    const spans = (this.tries ?? []).map((each) => [each.began, each.ended]);
+  /** Add the spans in which a body of it ran, as far as that is known; `now` for what has not ended. */
+  worked(now, spans = []) {
+    if (!BODIES.has(this.sort)) return spans;
+    for (const each of this.tries ?? []) spans.push([each.began, each.ended]);
     if (this.began !== null && !this.probed && (this.ended !== null || this.state === "running")) spans.push([this.began, this.ended ?? now]);
     return spans;
   }

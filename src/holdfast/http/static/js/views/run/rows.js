@@ -16,8 +16,8 @@ const TIMERS = { ":sleep": "sleep", ":timeout": "timeout", ":receive.timeout": "
  * closed; what stands for many and child runs are closed unless opened; `nested` has {journal, over} of child runs by id.
  */
 export function rowsOf(journal, view) {
-  const made = [], starts = new Map();
-  level(journal.items, { journal, view, made, starts, depth: 0, inner: null, over: view.over, prefix: "" });
+  const made = [], extents = new Map();
+  level(journal.items, { journal, view, made, extents, depth: 0, inner: null, over: view.over, prefix: "" });
   place(made, journal.tears);
   return made;
 }
@@ -35,23 +35,18 @@ function place(rows, tears) {
 
 function level(items, at) {
   const { view, made } = at;
-  const found = items.filter((call) => isShown(call, at)).sort((one, other) => startOf(one, at) - startOf(other, at) || one.first - other.first);
-  const alike = new Map();
-  for (const call of found) {
-    const like = likeness(call);
-    if (!like) continue;
-    if (alike.has(like)) alike.get(like).push(call);
-    else alike.set(like, [call]);
-  }
-  const entries = [], told = new Set();
-  for (const call of found) {
-    const like = likeness(call), calls = like ? alike.get(like) : null;
-    if (calls && (calls.length > MANY || (call.sort === "branch" && calls.length > 1))) {
-      if (told.has(like)) continue;
-      told.add(like);
-      entries.push(() => (calls.length > MANY ? stack(calls, like, at) : together(calls, like, at)));
-    } else entries.push((nth, of) => one(call, at, nth, of));
-  }
+  const found = items.filter((call) => isShown(call, at)).sort((one, other) => startOf(one, at.extents) - startOf(other, at.extents) || one.first - other.first);
+  const likes = found.map(likeness), alike = new Map(), entries = [];
+  found.forEach((call, nth) => {
+    const calls = alike.get(likes[nth]);
+    if (calls) calls.push(call);
+    else alike.set(likes[nth], [call]);
+  });
+  found.forEach((call, nth) => {
+    const like = likes[nth], calls = alike.get(like);
+    if (!like || !(calls.length > MANY || (call.sort === "branch" && calls.length > 1))) entries.push((...place) => one(call, at, ...place));
+    else if (call === calls[0]) entries.push(() => (calls.length > MANY ? stack(calls, like, at) : together(calls, like, at)));
+  });
   if (at.depth === 0 && at.inner === null) {
     for (const retry of at.journal.retries) {
       if (retry.count) entries.push((nth, of) => made.push({ key: `dropped/${retry.seq}`, sort: "dropped", depth: 0, nth, of, start: null, retry, expanded: Boolean(view.dropped), inner: null }));
@@ -63,7 +58,7 @@ function level(items, at) {
 function one(given, at, nth, of) {
   const call = alone(given, at), { made, view } = at;
   const key = at.prefix + keyOf(call);
-  const row = { key, sort: call.sort, call, depth: at.depth, nth, of, start: startOf(call, at), inner: at.inner, journal: at.journal };
+  const row = { key, sort: call.sort, call, depth: at.depth, nth, of, start: startOf(call, at.extents), extent: call.items && extentOf(call, at.extents), inner: at.inner, journal: at.journal };
   if (call.sort === "branch") {
     row.expanded = !view.closed.has(key);
     row.note = at.journal._agents.has(call.key) ? "agent" : "";
@@ -82,17 +77,17 @@ function one(given, at, nth, of) {
 function together(calls, like, at) {
   const { made, view } = at, first = calls[0];
   const key = `${at.prefix}${at.depth}${like}${first.key}`;
-  const row = { key, sort: "branch", call: null, group: calls, name: baseOf(first), depth: at.depth, nth: 1, of: 1, start: startOf(first, at), inner: at.inner, journal: at.journal, expanded: !view.closed.has(key) };
-  row.note = atOnce(calls.map((call) => [startOf(call, at), endOf(call, view.now)]), calls.length);
+  const row = { key, sort: "branch", call: null, group: calls, name: baseOf(first), depth: at.depth, nth: 1, of: 1, start: startOf(first, at.extents), extent: extent(calls, at.extents), inner: at.inner, journal: at.journal, expanded: !view.closed.has(key) };
+  row.note = atOnce(calls.map((call) => [startOf(call, at.extents), endOf(call, view.now, at.extents)]), calls.length);
   made.push(row);
   if (row.expanded) calls.forEach((call, nth) => one(call, { ...at, depth: at.depth + 1 }, nth + 1, calls.length));
 }
 
 /** Many calls of one name: one row with a density, and below it those that matter. */
 function stack(calls, like, at) {
-  const { made, view } = at, leaves = calls.flatMap((call) => leavesOf(call)).filter((call) => isShown(call, at));
+  const { made, view } = at, leaves = calls[0].items ? calls.flatMap(leavesOf).filter((call) => isShown(call, at)) : calls;
   const key = `${at.prefix}${at.depth}${like}`;
-  const row = { key, sort: "many", call: null, calls: leaves, name: calls[0].sort === "branch" ? baseOf(calls[0]) : calls[0].name, depth: at.depth, nth: 1, of: 1, start: startOf(calls[0], at), inner: at.inner, journal: at.journal, expanded: view.opened.has(key) };
+  const row = { key, sort: "many", call: null, calls: leaves, name: calls[0].sort === "branch" ? baseOf(calls[0]) : calls[0].name, depth: at.depth, nth: 1, of: 1, start: startOf(calls[0], at.extents), extent: extent(leaves, at.extents), inner: at.inner, journal: at.journal, expanded: view.opened.has(key) };
   row.model = leaves.some((call) => call.sort === "model");
   row.running = leaves.filter(isOpen).length;
   row.failed = leaves.filter((call) => call.state === "failed").length;
@@ -109,7 +104,7 @@ function stack(calls, like, at) {
     made.push({ key: own, sort: "some", name, note, depth: at.depth + 1, nth: 1, of: 1, start: null, call: null, inner: at.inner, expanded: !view.closed.has(own), journal: at.journal });
     if (view.closed.has(own)) continue;
     const shown = all || name === "slowest" ? members : members.slice(0, FEW);
-    shown.forEach((call, nth) => made.push({ key: `${own}/${at.prefix}${keyOf(call)}`, sort: call.sort, call, depth: at.depth + 2, nth: nth + 1, of: members.length, start: startOf(call, at), inner: at.inner, journal: at.journal }));
+    shown.forEach((call, nth) => made.push({ key: `${own}/${at.prefix}${keyOf(call)}`, sort: call.sort, call, depth: at.depth + 2, nth: nth + 1, of: members.length, start: startOf(call, at.extents), inner: at.inner, journal: at.journal }));
     if (shown.length < members.length) made.push({ key: `${own}/rest`, sort: "rest", name: `${count(members.length - shown.length)} more`, depth: at.depth + 2, nth: 1, of: 1, start: null, call: null, inner: at.inner, journal: at.journal });
   }
 }
@@ -125,8 +120,8 @@ function likeness(call) {
 /** A branch with one call in it is shown as that call. */
 function alone(call, at) {
   if (call.sort !== "branch") return call;
-  const inside = call.items.filter((each) => isShown(each, at));
-  return inside.length === 1 ? alone(inside[0], at) : call;
+  const nth = call.items.findIndex((each) => isShown(each, at));
+  return call.items.some((each, other) => other > nth && isShown(each, at)) ? call : alone(call.items[nth], at);
 }
 
 const leavesOf = (call) => (call.items ? call.items.flatMap(leavesOf) : [call]);
@@ -141,24 +136,40 @@ function isShown(call, at) {
   return !view.fits || view.fits(call, view.now);
 }
 
-export function startOf(call, at) {
-  const known = at?.starts?.get(call);
-  if (known !== undefined) return known;
-  const start = call.items ? call.items.reduce((least, each) => Math.min(least, startOf(each, at)), Infinity) : (call.start ?? Infinity);
-  at?.starts?.set(call, start);
-  return start;
+/** When a call first began. `extents` has what is known of branches. */
+export function startOf(call, extents) {
+  return call.items ? extentOf(call, extents).from : (call.start ?? Infinity);
 }
 
-export function endOf(call, now) {
-  if (call.items) return call.items.reduce((most, each) => Math.max(most, endOf(each, now)), -Infinity);
+export function endOf(call, now, extents) {
+  if (call.items) return until(extentOf(call, extents), now);
   return call.ended ?? (isOpen(call) ? now : (call.last ?? call.began ?? now));
 }
+
+/** From the first beginning of some calls to their last end, and whether one of them goes on: {from, to, goes}. */
+function extent(calls, extents) {
+  let from = Infinity, to = -Infinity, goes = false;
+  for (const call of calls) {
+    const inner = call.items ? extentOf(call, extents) : null;
+    from = Math.min(from, inner ? inner.from : startOf(call));
+    to = Math.max(to, inner ? inner.to : endOf(call, -Infinity));
+    goes ||= inner ? inner.goes : endOf(call, Infinity) === Infinity;
+  }
+  return { from, to, goes };
+}
+
+/** That of a branch, which is long to find and needed often: it is kept as long as its rows are. */
+function extentOf(branch, extents = new Map()) {
+  if (!extents.has(branch)) extents.set(branch, extent(branch.items, extents));
+  return extents.get(branch);
+}
+
+const until = ({ to, goes }, now) => (goes ? Math.max(to, now) : to);
 
 /** The time of a row from its first beginning to its last end. */
 export function spanOf(row, now) {
   if (row.span !== undefined) return row.span ?? [Infinity, -Infinity];
-  const calls = row.group ?? row.calls ?? [row.call];
-  return [calls.reduce((least, call) => Math.min(least, startOf(call)), Infinity), calls.reduce((most, call) => Math.max(most, endOf(call, now)), -Infinity)];
+  return row.extent ? [row.extent.from, until(row.extent, now)] : [startOf(row.call), endOf(row.call, now)];
 }
 
 /** How many of these spans lay over each other at the most, in words. */
@@ -314,7 +325,7 @@ export function worked(journal, now, children = new Map(), carried = false) {
       const row = children.get(call.child), from = call.began, to = call.ended ?? now;
       // A child that mostly waited is a wait; one of which nobody knows is work.
       if (!row || row.worked_ms === undefined || row.worked_ms * 2 > Math.min(ms(row.finished_at) ?? now, to) - from) spans.push([from, to]);
-    } else for (const each of call.worked(now)) spans.push(each);
+    } else call.worked(now, spans);
   }
   return spans;
 }

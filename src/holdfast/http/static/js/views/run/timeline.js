@@ -13,7 +13,7 @@ import { worker } from "../../workers.js";
 import { between, edge, moved, path } from "./torn.js";
 import { outlineRows } from "./outline.js";
 import { windowOn } from "./window.js";
-import { endOf, named, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
+import { named, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
 
 const ROW = 26, PIECE = 780, PAD = 4, HEAD = 53, MOST_ROWS = 56, BEYOND = 8, END = 24, UNDER_TEAR = 9, FURTHER = 0.01;
 const SIGNS = { step: "step", model: "model", timer: "clock", question: "person", child: "child", branch: "branch", many: "stack", some: "filter", dropped: "undo" };
@@ -257,24 +257,24 @@ export function timeline(model, view, acts) {
   function spending(journal) {
     const paid = journal.spendings, total = paid.reduce((sum, [, usd]) => sum + usd, 0);
     if (!total) return null;
-    const high = 26, room = 22;
+    const high = 26, room = 22, end = at(ends).toFixed(1);
     let sum = 0, line = `M${-view.offset} ${high}`, last = null;
+    const step = () => (line += `H${last}V${(high - (sum / total) * room).toFixed(1)}`);
     for (const [moment, usd] of paid) {
-      const x = Math.round(at(moment) * 2) / 2, y = high - (sum / total) * room;
+      const x = Math.round(at(moment) * 2) / 2;
+      if (last !== null && x !== last) step(); // once for all that was spent in one place
       sum += usd;
-      if (x !== last) line += `L${x} ${y.toFixed(1)}`;
-      line += `L${x} ${(high - (sum / total) * room).toFixed(1)}`;
       last = x;
     }
-    const end = at(ends).toFixed(1);
-    line += `L${end} ${high - room}`;
+    step();
+    line += `H${end}`;
     return s("svg.spend-line", { width, height: high, role: "img", "aria-label": `${dollars(total)} spent` }, s("path.area", { d: `${line}L${end} ${high}Z` }), s("path.line", { d: line }));
   }
 
   // Rows
 
   function rowElement(row, now) {
-    const chosen = isChosen(row), key = row.call?.key ?? row.key, open = row.call ? isOpen(row.call) : row.running > 0 || (row.group ?? []).some((each) => endOf(each, now) === now && !view.over);
+    const chosen = isChosen(row), key = row.call?.key ?? row.key, open = row.call ? isOpen(row.call) : row.running > 0 || (row.group && row.extent.goes && !view.over);
     const made = h("div.tl-row", {
       role: "treeitem", "aria-level": String(row.depth + 1), "aria-posinset": String(row.nth ?? 1), "aria-setsize": String(row.of ?? 1), "aria-selected": String(chosen), "aria-expanded": row.expanded === undefined ? undefined : String(row.expanded),
       "aria-label": (row.tears ?? []).map((tear) => `after an ${tearSentence(tear)}: `).join("") + rowSentence(row, now), tabIndex: -1, data: { at: row.key },

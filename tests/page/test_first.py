@@ -1,0 +1,29 @@
+"""The first opening of a view: all that it needs is asked for at once, because its document names it."""
+
+import re
+
+import pytest
+from tests.page.browser import Visitor
+
+# Not /approvals: whether there is a question to open, it does not know before it has asked.
+VIEWS = (
+    "/runs", "/runs/noor", "/runs/noor/conversation", "/runs/noor/journal", "/runs/noor/data", "/runs/noor/audit",
+    "/runs/noor/streams", "/compare?a=noor&b=trip-ana", "/fleet", "/agents", "/schedules", "/conversations", "/audit",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_no_script_is_read_to_find_the_next(stage, browser):
+    visitor = Visitor(browser, stage.address, stage.tokens["ana"])
+    asked = set()
+    visitor.page.on("request", lambda request: asked.add(request.url.removeprefix(f"{stage.address}/")))
+    (question, *_) = visitor.context.request.get("/api/approvals").json()["approvals"]
+    for path in (*VIEWS, f"/approvals/{question['id']}"):
+        document = visitor.context.request.get(path).text()
+        asked.clear()
+        visitor.goto(path, "main h1")
+        named = set(re.findall(r'(?:href|src)="(static/[^"]+)"', document))
+        found = {each for each in asked if each.startswith("static/")}
+        assert (path, found - named) == (path, set())
+        assert (path, named - found) == (path, set())
+    visitor.leave()
