@@ -18,7 +18,7 @@ AUDIT = (HERE / "audit.js").read_text()
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.by_day("390-light", "1440-dark")
+@pytest.mark.by_day("390-light")
 def test_every_view_can_be_read_named_and_touched(visit, size, dark):
     width, height = SIZES[size]
     visitor = visit("ana", size={"width": width, "height": height}, dark=dark)

@@ -103,7 +103,7 @@ def allowed(visitor, method, path, token):
     return answer.status not in (401, 403, 404)
 
 
-@pytest.mark.by_day("reads", "only-decides", "nights")
+@pytest.mark.by_day("reads")
 @pytest.mark.parametrize("name", WHO)
 def test_what_is_offered_is_what_the_server_allows(place, browser, name):
     asked = question(place, "asks-seen")

@@ -64,6 +64,7 @@ def test_a_tear_that_happens_is_drawn_while_one_looks(stage, visit):
     assert shown == [event["seq"] for event in events_of(stage, "torn-1")]
 
 
+@pytest.mark.by_day("tides-12", "refund-5521")
 @pytest.mark.parametrize("run", ["tides-12", "lisbon-tile-0117", "payout-8841", "refund-5521", "noor", "cleanup-0716"])
 def test_every_call_that_the_command_line_shows_is_a_sentence_of_the_page(stage, visit, run):
     page = visit("ana").goto(f"/runs/{run}", ROW)

@@ -176,7 +176,7 @@ WRONG = {
 }
 
 
-@pytest.mark.by_day("in no group", "another state")
+@pytest.mark.by_day("another state")
 @pytest.mark.parametrize("how", WRONG)
 def test_a_sign_in_that_proves_nothing_says_so_and_can_be_begun_again(club, come, how):
     """The page says what was wrong and what to do; the same button leads to where one was going all along."""
