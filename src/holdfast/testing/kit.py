@@ -63,7 +63,7 @@ class _Steadfast:
 
     def __getattr__(self, name: str) -> Any:
         if not inspect.iscoroutinefunction(getattr(SQLiteStore, name, None)):
-            return getattr(self._client._store, name)
+            return getattr(self._client._store or self._client._crashed, name)
 
         async def call(*args: Any, **kwargs: Any) -> Any:
             while True:
@@ -131,6 +131,7 @@ class TestClient(Client):
         self._time = _Time()
         self._up = asyncio.Event()
         self._crashing = asyncio.Lock()
+        self._crashed: Store | None = None  # the store as it was, until it is open again
         self._over = False
         self._carried: dict[str, tuple[Override, ...]] = {}
         settings = dataclasses.replace(
@@ -204,6 +205,7 @@ class TestClient(Client):
 
     async def _drop(self) -> None:
         store, self._store = self._store, None
+        self._crashed = store or self._crashed
         worker, self._worker = self._worker, None
         if store is not None:
             store.abandon()

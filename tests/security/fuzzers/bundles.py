@@ -50,7 +50,7 @@ WORDS = ("", "nobody", "../../etc/passwd", "{", "[1", "NaN", "1" * 5000, "x" * 3
 
 QUICK = holdfast.Settings(park_grace_s=0.0)
 OURS = {each.__name__ for each in vars(errors).values() if isinstance(each, type) and issubclass(each, HoldfastError)}
-_BROKEN = re.compile(r"cannot be set up: (\w+)")
+_BROKEN = re.compile(r"cannot be set up: (?:holdfast\.errors\.)?(\w+)")
 
 
 class _Handler(logging.Handler):
