@@ -162,3 +162,25 @@ def test_a_link_that_is_not_good_is_told_and_what_to_do(office, come):
     expect(page.locator(".told")).to_contain_text("it was used")
     page = come(None).goto(f"{where}#link={link}", ".problem")
     expect(page.locator(".problem")).to_contain_text("this link was used on")
+
+
+def test_a_number_that_json_lacks_hides_no_question_and_survives_an_edit(office, come):
+    other = ask(office, "show", '"beside it"', id="beside-nan")
+    question = ask(office, "lost", id="nan")
+    page = come().goto(f"/approvals/{question.id}", ".form")
+    expect(page.locator(f"a.inbox-item[data-row='{other.id}']")).to_be_visible()
+    expect(page.locator(".form textarea").first).to_have_value(re.compile(r'"\$float": "nan"'))
+    page.fill(".form textarea", '{"rate": {"$float": "nan"}, "n": 2}')
+    decide(page)
+    assert repr(look(office, question.id).data) == "{'rate': nan, 'n': 2}"
+
+
+def test_an_answer_that_cannot_be_read_is_told(office, come):
+    ask(office, "show", '"behind it"', id="torn-answer")
+    page = come().page
+    page.route(
+        "**/api/approvals?**",
+        lambda route: route.fulfill(status=200, content_type="application/json", body='{"approvals": [NaN'),
+    )
+    page.goto("/approvals")
+    expect(page.locator(".inbox-place .problem")).to_contain_text("could not be read")
