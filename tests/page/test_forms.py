@@ -22,7 +22,8 @@ FORM = """async ([schema, value, fills, click]) => {
   }
   if (click) [...made.element.querySelectorAll('button')].find((each) => each.textContent === click).click();
   const { value: read, errors } = made.read();
-  return { sent: write(read), kept: read === given, errors: errors.map((each) => each.message), told: made.element.innerText };
+  return { sent: write(read), kept: read === given, errors: errors.map((each) => each.message), told: made.element.innerText,
+    values: [...made.element.querySelectorAll('input, textarea')].map((each) => each.value) };
 }"""
 OBJECT = {
     "type": "object", "required": ["at", "days"],
@@ -143,3 +144,31 @@ def test_characters_that_cannot_be_seen_are_told_beside_their_field(read):
     )
     assert "a⟨U+200B⟩b" in read({}, json.dumps(["a\u200bb"], ensure_ascii=False))["told"]
     assert "cannot be seen" not in read(schema, json.dumps({"note": "Größe 👩‍👩‍👧\r\n"}))["told"]
+
+
+SCHEDULED = {
+    "type": "object", "required": ["name"],
+    "properties": {"name": {"type": "string"}, "days": {"type": "integer", "default": 30}, "mode": {"const": "dry-run"}},
+}  # fmt: skip
+LISTED = {
+    "type": "object",
+    "properties": {"items": {"type": "array", "items": {"type": "object", "properties": SCHEDULED["properties"]}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "bare", "whole"),
+    [
+        (SCHEDULED, '{"name":"eve"}', '{"name":"eve","days":30,"mode":"dry-run"}'),
+        (LISTED, '{"items":[{"name":"eve"}]}', '{"items":[{"name":"eve","days":30,"mode":"dry-run"}]}'),
+    ],
+)
+def test_a_field_that_is_not_in_the_value_is_shown_as_not_set(read, schema, bare, whole):
+    """A default or a constant of the schema is no part of what is decided, until somebody sets it."""
+    untouched, set_ = read(schema, bare), read(schema, whole)
+    assert untouched["kept"] and untouched["told"].count("not set") == 2
+    assert "not set; its default is 30" in untouched["told"]
+    assert "not set" not in set_["told"] and "30" in set_["values"] and "30" not in untouched["values"]
+    edited = read(schema, bare, {"Name": "bob"})
+    assert edited["sent"] == bare.replace("eve", "bob") and edited["errors"] == []
+    assert read(schema, bare, click="Set it")["sent"] == bare.replace('"eve"', '"eve","days":30')

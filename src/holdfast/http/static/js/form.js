@@ -5,7 +5,7 @@ import { icon } from "./icons.js";
 import { isNumber, parse, same, write } from "./json.js";
 import { tree } from "./parts.js";
 import { has, plain, typeOf } from "./schema.js";
-import { shown } from "./text.js";
+import { cut, shown } from "./text.js";
 import { ms } from "./time.js";
 
 const PILLS = 7; // more choices than this are a list
@@ -142,6 +142,19 @@ function fixed(value, path) {
   return { ...single(path, h("span.fixed.mono", icon("lock"), text(value)), () => [value, null]), still: true };
 }
 
+// A field that is not in the value is not there: its default is offered, and what is offered is not what is decided.
+function unset(given, is, was, path, context, name) {
+  const offered = "const" in is ? is.const : is.default;
+  let now = single(path, h("span.unset", h("span.dim", offered === undefined ? "not set" : "not set; its default is ", offered !== undefined && h("code", cut(write(offered), 60))), h("button.link", { type: "button", "aria-label": `Set ${name}`, onclick: () => {
+    now = control(given, offered, was, path, context, name);
+    swap(box, now.fields ? h("div.form.nested", now.element) : now.element);
+    box.querySelector("input, textarea, select, button")?.focus();
+    context.changed();
+  } }, "Set it")), () => [undefined, null]);
+  const box = h("div.unset-place", now.element);
+  return { element: box, get: (errors, typing) => now.get(errors, typing), tell: (at, message) => now.tell(at, message), clear: () => now.clear() };
+}
+
 function fields(schema, value, was, path, context) {
   const needed = new Set(schema.required ?? []);
   const inner = { ...context, depth: context.depth + 1 };
@@ -151,7 +164,9 @@ function fields(schema, value, was, path, context) {
     const name = context.layout === "stacked" || schema.verbatim ? key : title(key, is);
     const own = has(value, key) ? value[key] : undefined;
     const first = has(was, key) ? was[key] : undefined;
-    const made = kept(control(given, own === undefined ? is.default : own, first, [...path, key], inner, name), own, isObject(value));
+    const made = isObject(value) && own === undefined
+      ? unset(given, is, first, [...path, key], inner, name)
+      : kept(control(given, own === undefined ? is.default : own, first, [...path, key], inner, name), own, isObject(value));
     const told = h("span.was", { hidden: true });
     const hint = [is.description, limits(is)].filter(Boolean).join("; ");
     const element = wrapped(made, { name, layout: context.layout, needed: needed.has(key) && context.layout === "stacked", type: context.layout === "stacked" ? typeOf(given, context.root) : null, hint, told, inline: made.still });
