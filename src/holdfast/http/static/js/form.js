@@ -40,6 +40,24 @@ const isObject = (value) => value !== null && typeof value === "object" && !Arra
 const isScalar = (value) => value === null || typeof value !== "object" || isNumber(value);
 const short = (value) => (value === undefined ? "nothing" : value === null ? "none" : Array.isArray(value) ? value.map(text).join(", ") || "empty" : typeof value === "boolean" ? (value ? "yes" : "no") : text(value));
 
+// What is written on each of several choices. Two that would read the same are of different types: then the text has its quotes.
+function wordsOf(offered) {
+  const word = (each) => (each === null ? "none" : typeof each === "boolean" ? (each ? "yes" : "no") : each === "" ? '""' : text(each));
+  return (each) => (typeof each === "string" && offered.some((other) => typeof other !== "string" && word(other) === word(each)) ? write(each) : word(each));
+}
+
+// A text in a list: as it is, unless it reads like something else.
+function token(value) {
+  if (typeof value !== "string") return write(value);
+  if (!value || value !== value.trim() || /\s/.test(value.replaceAll(" ", ""))) return write(value);
+  try {
+    parse(value);
+    return write(value); // it would be a number, a truth, nothing
+  } catch {
+    return value;
+  }
+}
+
 // Controls: each gives {get(errors), tell(path, message), clear(), element or fields}
 
 function control(given, value, was, path, context, name) {
@@ -232,7 +250,7 @@ function oneOf(schema, value, was, path, context, name) {
   let now = value === undefined ? schema.default : value;
   const named = schema.nullable ? [...schema.enum.filter((each) => each !== null), null] : schema.enum;
   const offered = value === undefined || named.some((each) => same(each, value)) ? named : [...named, value];
-  const says = (each) => (each === null ? "none" : typeof each === "boolean" ? (each ? "yes" : "no") : text(each));
+  const says = wordsOf(offered);
   const get = () => [now, now !== undefined && !named.some((each) => same(each, now)) ? `it is one of ${named.map(says).join(", ")}` : null];
   if (offered.length > PILLS) {
     const list = h("select", { "aria-label": name, onchange: () => { now = list.value === "" ? undefined : offered[Number(list.value)]; context.changed(); } },
@@ -248,30 +266,23 @@ function oneOf(schema, value, was, path, context, name) {
   return single(path, box, get);
 }
 
+// Some of a few: those that are chosen come first, each as often and in the order in which the list has them.
 function someOf(schema, named, value, was, path, context, name) {
   const given = Array.isArray(value) ? value : [];
-  const now = new Set(given.map((each) => write(each)));
-  const before = new Set((Array.isArray(was) ? was : []).map((each) => write(each)));
-  const offered = [...named, ...given.filter((each) => !named.some((one) => same(one, each)))];
+  const now = [...given];
+  const had = (each) => Array.isArray(was) && was.some((one) => same(one, each));
+  const offered = [...named, ...given.filter((each, at) => ![...named, ...given.slice(0, at)].some((one) => same(one, each)))];
+  const says = wordsOf(offered);
   const box = h("div.pills", { role: "group", "aria-label": name, tabIndex: -1 });
-  const draw = () => swap(box, offered.map((each) => {
-    const key = write(each);
-    const is = now.has(key);
-    const had = was !== undefined && before.has(key);
-    return h("button.pick-pill", { type: "button", "aria-pressed": String(is), class: is ? (had || was === undefined ? "on" : "on new") : had ? "off gone" : "off", onclick: (event) => {
-      const at = [...box.children].indexOf(event.currentTarget);
-      is ? now.delete(key) : now.add(key);
-      draw();
-      box.children[at].focus();
-      context.changed();
-    } }, icon(is ? "check" : had ? "cross" : "plus"), text(each));
-  }));
+  const pill = (each, is, does) => h("button.pick-pill", { type: "button", "aria-pressed": String(is), class: is ? (had(each) || was === undefined ? "on" : "on new") : had(each) ? "off gone" : "off", onclick: () => {
+    does();
+    draw();
+    box.children[Math.max(now.findLastIndex((one) => same(one, each)), 0)]?.focus();
+    context.changed();
+  } }, icon(is ? "check" : had(each) ? "cross" : "plus"), says(each));
+  const draw = () => swap(box, now.map((each, at) => pill(each, true, () => now.splice(at, 1))), offered.filter((each) => !now.some((one) => same(one, each))).map((each) => pill(each, false, () => now.push(each))));
   draw();
-  const get = () => {
-    const list = [...given, ...offered.filter((each) => !given.some((one) => same(one, each)))].filter((each) => now.has(write(each)));
-    return [list, sized(list, schema)];
-  };
-  return single(path, box, get);
+  return single(path, box, () => [[...now], sized(now, schema)]);
 }
 
 function sized(list, schema) {
@@ -336,14 +347,15 @@ function words(schema, value, path, context, name) {
   if (schema.format === "date" || schema.format === "date-time") return moments(schema, value, path, context, name);
   const length = text(value).length;
   const long = length > 60 || text(value).includes("\n");
+  const nothing = value === "" ? "empty text" : schema.nullable || value === null ? "none" : undefined; // what it is without a character
   const input = context.layout === "stacked" && !long
-    ? h("input.text", { type: "text", value: text(value), "aria-label": name, autocomplete: "off", placeholder: schema.nullable ? "none" : undefined, oninput: context.changed })
-    : h("textarea", { rows: long ? Math.min(Math.max(3, Math.ceil(length / 60), text(value).split("\n").length), 12) : 1, value: text(value), "aria-label": name, placeholder: schema.nullable || value === null ? "none" : undefined, oninput: context.changed });
+    ? h("input.text", { type: "text", value: text(value), "aria-label": name, autocomplete: "off", placeholder: nothing, oninput: context.changed })
+    : h("textarea", { rows: long ? Math.min(Math.max(3, Math.ceil(length / 60), text(value).split("\n").length), 12) : 1, value: text(value), "aria-label": name, placeholder: nothing, oninput: context.changed });
   const untouched = value === undefined || value === null;
   return single(path, input, () => {
     const typed = input.value;
     if (!typed && untouched) return [schema.nullable ? null : schema.default, null];
-    if (!typed && schema.nullable) return [null, null];
+    if (!typed && schema.nullable && value !== "") return [null, null];
     if (schema.minLength && [...typed].length < schema.minLength) return [typed, `at least ${schema.minLength} characters`];
     if (schema.maxLength !== undefined && [...typed].length > schema.maxLength) return [typed, `at most ${schema.maxLength} characters`];
     return [typed, schema.pattern && !fits(schema.pattern, typed) ? `it does not fit ${schema.pattern}` : null];
@@ -394,7 +406,7 @@ function tags(schema, items, value, path, context, name) {
     input.focus();
     context.changed();
   };
-  const draw = () => swap(box, now.map((each, at) => h("span.token", text(each), h("button", { type: "button", "aria-label": `Take ${text(each)} out`, onclick: () => { now.splice(at, 1); draw(); input.focus(); context.changed(); } }, icon("cross")))), input);
+  const draw = () => swap(box, now.map((each, at) => h("span.token", token(each), h("button", { type: "button", "aria-label": `Take ${token(each)} out`, onclick: () => { now.splice(at, 1); draw(); input.focus(); context.changed(); } }, icon("cross")))), input);
   input.addEventListener("keydown", (event) => {
     if (event.key === "Enter" || event.key === ",") {
       event.preventDefault();

@@ -94,7 +94,7 @@ export class Question {
       if (writes && this.shows === "form") return this.form.element;
       const now_ = kind === "ask" && !this.open ? item.data : writes ? this.mine : item.data;
       if (now_ === null || now_ === undefined) return h("p.dim", kind === "ask" ? "Nothing is shown with it." : "Nothing is shown with it: yes or no.");
-      return this.shows === "json" ? h("div.json", tree(now_, { open: true })) : shownValue(now_, { open: true });
+      return this.shows === "json" ? h("div.json", tree(now_, { open: true })) : shownValue(now_, { open: true, exact: true });
     };
     const plain = typeof (this.mine ?? item.data) === "string" && !writes;
     swap(this.shown, h("header.sub", h("h2", title), h("span.gap"), kind !== "in_doubt" && kind !== "loop" && !plain && item.data !== null && choice([["form", writes ? "Form" : "Value"], ["json", "JSON"]], this.shows, (id) => { this.shows = id; this.#drawShown(); }, "Show as")), body());
@@ -244,7 +244,7 @@ export class Question {
       this.form.show(errors);
       return;
     }
-    await this.#confirm("Send this answer?", { decision: "answer", value: value === undefined ? null : value }, { yes: "Answer", body: [shownValue(value === undefined ? null : value)] });
+    await this.#confirm("Send this answer?", { decision: "answer", value: value === undefined ? null : value }, { yes: "Answer", body: [shownValue(value === undefined ? null : value, { open: true, exact: true })] });
   }
 
   async #happened() {
