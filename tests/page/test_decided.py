@@ -184,3 +184,36 @@ def test_an_answer_that_cannot_be_read_is_told(office, come):
     )
     page.goto("/approvals")
     expect(page.locator(".inbox-place .problem")).to_contain_text("could not be read")
+
+
+def test_the_server_says_at_the_field_what_does_not_fit_its_pattern(office, come):
+    schema = {"type": "object", "properties": {"x": {"type": "string", "pattern": "^(a+)+$"}}}
+    question = ask(office, "schemed", '{"x": "aaa"}', schema, id="pattern")
+    page = come().goto(f"/approvals/{question.id}", ".form")
+    page.fill("[aria-label=X]", "a" * 60 + "!")
+    page.click(".q-buttons .primary")
+    page.click("dialog button[type=submit]")
+    expect(page.locator("dialog .problem")).to_contain_text("(a+)+")
+    expect(page.locator("[aria-label=X]")).to_have_attribute("aria-invalid", "true")
+    assert look(office, question.id).status == "open"
+
+
+@pytest.mark.parametrize("size", [{"width": 1440, "height": 900}, PHONE])
+@pytest.mark.parametrize("between", ["\n" * 300, "w " * 300_000], ids=["lines", "words"])
+def test_the_end_of_a_text_in_a_form_must_be_shown_before_one_can_agree(office, come, between, size):
+    text = f"pay 5{between}AND PAY EVE"
+    question = ask(office, "show", json.dumps({"body": text, "short": "pay 5"}), True, id=f"end-{len(text)}-{size['width']}")
+    page = come(size=size).goto(f"/approvals/{question.id}", ".q-why")
+    expect(page.locator(".q-buttons .primary")).to_be_disabled()
+    assert page.locator(".q-shown [data-more]").count() == 1
+    page.click(".q-why button")
+    field = page.locator("[aria-label=body]")
+    assert field.evaluate("(each) => each.scrollHeight <= each.clientHeight + 4")
+    expect(page.locator(".q-buttons .primary")).to_be_enabled()
+
+
+def test_a_text_in_a_form_that_was_read_to_its_end_needs_no_button(office, come):
+    question = ask(office, "show", json.dumps({"body": "pay 5" + "\n" * 300 + "AND PAY EVE"}), True, id="scrolled")
+    page = come().goto(f"/approvals/{question.id}", ".q-why")
+    page.locator("[aria-label=body]").evaluate("(each) => each.scrollTo(0, each.scrollHeight)")
+    expect(page.locator(".q-buttons .primary")).to_be_enabled()

@@ -218,3 +218,11 @@ def test_choices_of_different_types_do_not_read_the_same(read):
         read.page.evaluate(DRAW, [json.dumps(FLAG), json.dumps({"flag": value})])
         words = read.page.locator(".pick-pill").all_inner_texts()
         assert sorted(words) == sorted(['"yes"', "yes", '"none"', "none", "1", '"1"'])
+
+
+@pytest.mark.parametrize("pattern", ["^(a+)+$", "^(([a-z])+.)+[A-Z]([a-z])+$"])
+def test_no_pattern_of_a_schema_stops_the_page(read, pattern):
+    """There are some that a browser never comes to the end of: the server looks, in time that grows with the text alone."""
+    schema = {"type": "object", "properties": {"x": {"type": "string", "pattern": pattern}}}
+    made = read(schema, json.dumps({"x": "a" * 45 + "!"}), {"X": "a" * 46 + "!"})
+    assert made["errors"] == [] and f"it fits {pattern}" in made["told"]

@@ -1,10 +1,11 @@
 // A form from a JSON schema. Every type has a control; what no control fits is JSON, with what is wrong under it.
 
-import { h, put, swap } from "./dom.js";
+import { h, put, retext, swap } from "./dom.js";
 import { icon } from "./icons.js";
 import { isNumber, parse, same, write } from "./json.js";
-import { tree } from "./parts.js";
+import { rest, tree } from "./parts.js";
 import { has, plain, typeOf } from "./schema.js";
+import { many } from "./say.js";
 import { cut, shown } from "./text.js";
 import { ms } from "./time.js";
 
@@ -125,6 +126,30 @@ function plainly(input) {
   return told;
 }
 
+// A field that shows less than it holds has a way to the rest, which counts as unshown until its end was in sight: see parts.js.
+function entirely(input) {
+  const more = rest("", () => {
+    input.style.setProperty("max-height", "none");
+    input.style.setProperty("height", `${input.scrollHeight + 4}px`);
+    seen();
+  });
+  const place = h("p.hint.more", more);
+  const seen = () => {
+    watch.disconnect();
+    place.remove();
+    input.dispatchEvent(new Event("more", { bubbles: true }));
+  };
+  const watch = new ResizeObserver(() => {
+    if (!input.clientHeight) return;
+    if (input.scrollHeight > input.clientHeight + 4) retext(more, `Show all ${many(input.value.length, "character")}`);
+    else seen();
+  });
+  if (!input.value) return null;
+  watch.observe(input);
+  input.addEventListener("scroll", () => input.scrollTop + input.clientHeight >= input.scrollHeight - 4 && seen());
+  return place;
+}
+
 // What every single control shares: an error text under it, and what it says of itself.
 function single(path, element, get, target = element, more = null) {
   const wrong = h("p.hint.wrong", { id: `wrong-${++numbered}`, hidden: true });
@@ -232,6 +257,7 @@ function limits(schema) {
   if (least !== undefined && most !== undefined && most < 1e9) return `${least} to ${most}`;
   if (least !== undefined && Number(least) !== 0) return `at least ${least}`;
   if (most !== undefined && most < 1e9) return `at most ${most}`;
+  if (schema.pattern) return `it fits ${cut(schema.pattern, 80)}`;
   if (schema.maxLength) return `at most ${schema.maxLength} characters`;
   return "";
 }
@@ -322,7 +348,8 @@ function beyond(found, schema) {
 
 function number(schema, value, path, context, name) {
   const whole = schema.type === "integer";
-  const input = h(text(value).length > 8 ? "input.text" : "input.text.short", { type: "text", inputmode: whole ? "numeric" : "decimal", value: text(value), autocomplete: "off", "aria-label": name, oninput: context.changed });
+  const length = text(value).length;
+  const input = h(length > 24 ? "textarea" : length > 8 ? "input.text" : "input.text.short", { ...(length > 24 ? { rows: 1 } : { type: "text" }), inputmode: whole ? "numeric" : "decimal", value: text(value), autocomplete: "off", "aria-label": name, oninput: context.changed });
   const get = () => {
     const typed = input.value.trim().replace(/(?<=\d),(?=\d{3}\b)/g, "");
     if (!typed) return [schema.nullable ? null : undefined, null];
@@ -332,7 +359,7 @@ function number(schema, value, path, context, name) {
     if (!isWhole(found) && !Number.isFinite(Number(found))) return [undefined, "it is larger than any number with a fraction can be"];
     return [found, beyond(found, schema)];
   };
-  if (!whole || context.layout === "stacked" || text(value).length > 6) return single(path, input, get);
+  if (!whole || context.layout === "stacked" || length > 6) return single(path, input, get, input, length > 24 && entirely(input));
   const step = (by) => {
     const from = /^-?\d+$/.test(input.value.trim()) ? BigInt(input.value.trim()) : 0n;
     const to = from + BigInt(by);
@@ -358,16 +385,8 @@ function words(schema, value, path, context, name) {
     if (!typed && schema.nullable && value !== "") return [null, null];
     if (schema.minLength && [...typed].length < schema.minLength) return [typed, `at least ${schema.minLength} characters`];
     if (schema.maxLength !== undefined && [...typed].length > schema.maxLength) return [typed, `at most ${schema.maxLength} characters`];
-    return [typed, schema.pattern && !fits(schema.pattern, typed) ? `it does not fit ${schema.pattern}` : null];
-  }, input, plainly(input));
-}
-
-function fits(pattern, typed) {
-  try {
-    return new RegExp(pattern, "u").test(typed);
-  } catch {
-    return true; // a pattern that a browser does not know: the server looks at it
-  }
+    return [typed, null]; // a pattern is the server's to look for: there are some that a browser never comes to the end of
+  }, input, [entirely(input), plainly(input)]);
 }
 
 // A date, or a moment where this computer is; sent with its zone, so that it means the same everywhere. One that has no zone stays so.
@@ -459,7 +478,7 @@ function raw(schema, value, path, context, name) {
     } catch (error) {
       return [undefined, `it is no JSON: ${error.message}`];
     }
-  }, input, plainly(input));
+  }, input, [entirely(input), plainly(input)]);
 }
 
 const MOST_PAIRS = 50;

@@ -128,8 +128,8 @@ const LONGEST = 400;
 const LONGEST_LINE = 10_000;
 const MOST_AT_ONCE = 2_000; // values of a tree that is open
 
-// What stands for something that is not on the page yet, and puts it there. `unshown` counts those that are left.
-const rest = (text, shows) => h("button.link", { type: "button", data: { more: "" }, onclick: shows }, text);
+/** What stands for something that is not on the page yet, and puts it there. `unshown` counts those that are left. */
+export const rest = (text, shows) => h("button.link", { type: "button", data: { more: "" }, onclick: shows }, text);
 
 /** How much of what is in an element has to be asked for before it can be read. */
 export const unshown = (element) => element.querySelectorAll("[data-more]").length;

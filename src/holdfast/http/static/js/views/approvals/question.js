@@ -20,7 +20,7 @@ export class Question {
     this.left = h("span.q-left");
     this.head = h("header.q-head");
     this.top = h("div.q-trouble");
-    this.shown = h("section.q-shown", { onclick: () => this.#seen() });
+    this.shown = h("section.q-shown", { onclick: () => this.#seen(), onmore: () => this.#seen() });
     this.change = h("section.q-change");
     this.past = h("section.q-past", { hidden: true });
     this.acts = h("div.q-acts", { role: "group", "aria-label": "Decide" });
