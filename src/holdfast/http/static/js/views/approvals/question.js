@@ -5,8 +5,8 @@ import { read, write } from "../../api.js";
 import { diff, outlined } from "../../diff.js";
 import { same, write as json } from "../../json.js";
 import { ask, button, choice, copied, facts, ghosts, icon, problem, runLink, strand, tree, unfold, unshown, value as shownValue, who } from "../../parts.js";
-import { brief } from "../../schema.js";
-import { dollars, exact, ms, now, seconds, spoken } from "../../say.js";
+import { brief, money } from "../../schema.js";
+import { exact, ms, now, seconds, spoken } from "../../say.js";
 import { get, may } from "../../store.js";
 import { cut, poses } from "../../text.js";
 import { ago, counted, ended, forWhom, isChanged, kindOf, otherwise, saidBy, verdict, voices } from "./kinds.js";
@@ -228,7 +228,7 @@ export class Question {
     const data = this.changed ? { data: this.mine } : {};
     const what = brief(item.schema, this.form ? this.mine : item.data, this.narrow ? 34 : 44);
     if (kind === "budget") {
-      const more = Number(this.mine?.usd) ? `Give ${dollars(Number(this.mine.usd))} more` : `Give ${what || "more"}`;
+      const more = Number(this.mine?.usd) ? `Give ${money(this.mine.usd)} more` : `Give ${what || "more"}`;
       return [{ text: "No more…", kind: "danger", key: "d", does: sure("No more?", { decision: "deny" }, { yes: "No more", says: "No further step begins, and the agent is told.", kind: "primary danger" }) },
         { text: more, kind: "primary", key: "a", name: "check", needs: true, does: sure(`${more}?`, { decision: "approve", ...data }, { yes: more }) }];
     }
