@@ -217,3 +217,58 @@ def test_a_text_in_a_form_that_was_read_to_its_end_needs_no_button(office, come)
     page = come().goto(f"/approvals/{question.id}", ".q-why")
     page.locator("[aria-label=body]").evaluate("(each) => each.scrollTo(0, each.scrollHeight)")
     expect(page.locator(".q-buttons .primary")).to_be_enabled()
+
+
+def test_turning_a_phone_loses_neither_an_edit_nor_a_note(office, come):
+    question = ask(office, "show", '{"amount": 5, "note": "hi"}', True, id="turned-phone")
+    page = come(size=PHONE).goto(f"/approvals/{question.id}", ".form")
+    page.fill("[aria-label=amount]", "7")
+    page.click("text=Add a note")
+    page.fill("dialog textarea", "as agreed")
+    page.click("dialog button[type=submit]")
+    page.set_viewport_size({"width": 844, "height": 390})
+    expect(page.locator(".q-by [aria-label=Note]")).to_have_value("as agreed")
+    expect(page.locator("[aria-label=amount]")).to_have_value("7")
+    expect(page.locator(".q-change")).to_contain_text("Your change")
+    page.fill("[aria-label=note]", "ho")
+    page.fill(".q-by [aria-label=Note]", "as agreed by phone")
+    page.set_viewport_size(PHONE)
+    expect(page.locator("text=Change the note")).to_be_visible()
+    expect(page.locator("[aria-label=note]")).to_have_value("ho")
+    sent = json.loads(decide(page))
+    assert (sent["data"], sent["note"]) == ({"amount": 7, "note": "ho"}, "as agreed by phone")
+
+
+def test_times_in_utc_lose_no_edit(office, come):
+    question = ask(office, "show", '{"amount": 5}', True, id="utc")
+    page = come().goto(f"/approvals/{question.id}", ".form")
+    page.fill("[aria-label=amount]", "7")
+    page.evaluate("async () => (await import('/static/js/store.js')).set({ utc: true })")
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50)))")
+    expect(page.locator("[aria-label=amount]")).to_have_value("7")
+    expect(page.locator(".q-change")).to_contain_text("Your change")
+
+
+def test_of_two_edits_the_second_can_be_kept(office, come):
+    """Whatever comes in from elsewhere while its writer looks at what the first one wrote."""
+    question = ask(office, "show", '{"amount": 5}', True, 2, id="both")
+    ana, bo = come().goto(f"/approvals/{question.id}", ".form"), come("bo").goto(f"/approvals/{question.id}", ".form")
+    ana.fill("[aria-label=amount]", "7")
+    bo.fill("[aria-label=amount]", "9")
+    bo.click(".q-buttons .primary")
+    ana.click(".q-buttons .primary")
+    ana.click("dialog button[type=submit]")
+    expect(ana.locator(".q-why")).to_contain_text("You agreed")
+    expect(bo.locator(".q-told")).to_contain_text("ana changed it while you looked")  # the event came before the refusal
+    bo.click("dialog button[type=submit]")
+    expect(bo.locator("dialog")).to_have_count(0)
+    told = bo.locator(".q-told")
+    expect(told).to_contain_text("Nothing was decided")
+    office.act(lambda hf: hf.start("show", '"another"', id="meanwhile"))
+    expect(bo.locator("a.inbox-item", has_text="another")).to_be_visible()  # the page has heard of what came later
+    told.locator("button", has_text="Keep mine").click()
+    expect(bo.locator("[aria-label=amount]")).to_have_value("9")
+    bo.click(".q-buttons .primary")
+    bo.click("dialog button[type=submit]")
+    expect(bo.locator(".q-why")).to_contain_text("You agreed")
+    assert look(office, question.id).data == {"amount": 9}

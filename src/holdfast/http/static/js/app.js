@@ -35,7 +35,7 @@ async function route() {
   if (name !== "home") viewNamed(name).catch(() => {}); // it comes while the server says who looks
   if (name !== "sign-in" && !get("me") && !(await known())) return;
   if (name === "home") return go(get("me").question ? path("approvals", get("me").question) : may("read") ? "runs" : "approvals", { replace: true });
-  if (view?.name === name && view.opened?.changed?.(context(params)) === true) return;
+  if (view?.name === name && view.opened?.changed?.(context(params)) === true) return void (view.params = params);
   const before = view;
   close(before);
   const own = (view = { name, params, opened: null, off: [] });
@@ -139,20 +139,21 @@ document.addEventListener("click", (event) => {
   go(to.href);
 });
 addEventListener("popstate", route);
-narrow.addEventListener("change", () => {
-  const before = view;
-  view = null;
-  close(before);
-  route();
-});
+narrow.addEventListener("change", redraw);
 on(["out"], () => viewOf(location.pathname.slice(base.pathname.length)).view !== "sign-in" && route()); // the session is over
 on(["utc"], () => {
   inUtc(get("utc"));
+  redraw();
+});
+
+// Everything looks different from now on. A view in which somebody writes draws itself anew and loses nothing; any other is opened anew.
+function redraw() {
   const before = view;
+  if (before?.opened?.redraw?.(context(before.params))) return;
   view = null;
   close(before);
   route();
-});
+}
 
 inUtc(get("utc"));
 keys({

@@ -15,7 +15,7 @@ import { ago, counted, ended, forWhom, isChanged, kindOf, otherwise, saidBy, ver
  * a phone; `form` makes forms; `done` is called when it was decided. */
 export class Question {
   constructor(item, { narrow, back, done, form, keys, say }) {
-    Object.assign(this, { item, narrow, back, done, say, makes: form, kind: kindOf(item), shows: "form", note: "", trouble: null, theirs: null });
+    Object.assign(this, { item, narrow, back, done, say, makes: form, kind: kindOf(item), shows: "form", note: "", trouble: null, theirs: null, compare: null });
     this.mine = item.data;
     this.left = h("span.q-left");
     this.head = h("header.q-head");
@@ -25,9 +25,9 @@ export class Question {
     this.past = h("section.q-past", { hidden: true });
     this.acts = h("div.q-acts", { role: "group", "aria-label": "Decide" });
     this.said = h("section.q-said");
-    const column = (...inside) => h("div.q-col", inside);
-    this.element = h("article.question", { "aria-label": "Question" },
-      h("div.q-scroll", h("div.q-wide", this.head, this.top, h("div.q-cols", narrow ? column(this.shown, this.change, this.said, this.past) : [column(this.shown, this.past), column(this.change, this.said)]))), this.acts);
+    this.columns = h("div.q-cols");
+    this.element = h("article.question", { "aria-label": "Question" }, h("div.q-scroll", h("div.q-wide", this.head, this.top, this.columns)), this.acts);
+    this.#drawColumns();
     this.#drawHead();
     this.#drawShown();
     this.#drawSaid();
@@ -41,6 +41,21 @@ export class Question {
 
   close() {
     clearInterval(this.timer);
+  }
+
+  /** Draw it for another width, or with other words for times. What was typed, and what was shown, stays as it is. */
+  redraw(narrow) {
+    this.narrow = narrow;
+    this.#drawColumns();
+    this.#drawHead();
+    this.#drawSaid();
+    this.#drawActs();
+    this.#drawPast();
+  }
+
+  #drawColumns() {
+    const column = (...inside) => h("div.q-col", inside);
+    swap(this.columns, this.narrow ? column(this.shown, this.change, this.said, this.past) : [column(this.shown, this.past), column(this.change, this.said)]);
   }
 
   get open() {
@@ -125,6 +140,7 @@ export class Question {
     const { value, errors } = this.form.read({ typing: true });
     this.errors = errors;
     this.mine = value;
+    this.compare?.();
     this.#drawChange();
     this.#drawActs();
   }
@@ -198,6 +214,7 @@ export class Question {
     const passes = button("Pass on…", { key: narrow ? undefined : "p", kind: narrow ? "plain" : "", onclick: () => this.#passOn() });
     if (narrow) return swap(this.acts, h("div", why, h("div.q-quick", button(this.note ? "Change the note" : "Add a note", { name: "note", kind: "plain", onclick: () => this.#noted() }), passes), h("div.q-buttons", { data: { of: String(buttons.length) } }, buttons)));
     if (!this.field) this.field = h("input.text", { type: "text", placeholder: "Note, for the agent and the audit", "aria-label": "Note", maxlength: 2000, oninput: () => { this.note = this.field.value; } });
+    if (this.field.value !== this.note) this.field.value = this.note;
     const had = document.activeElement === this.field;
     swap(this.acts, h("div", why, h("div.q-by", who(get("me").name), this.field), h("div.q-buttons", passes, buttons)));
     if (had) this.field.focus();
@@ -327,26 +344,36 @@ export class Question {
       this.#drawActs();
       return this.say(twice ? "You have agreed already" : verdict(now_));
     }
-    if (code === "stale" && latest) {
-      const by = latest.changes?.at(-1)?.by ?? latest.votes.at(-1)?.by ?? "Somebody";
-      const take = (mine) => {
-        this.item = { ...latest, mine: this.item.mine };
-        this.mine = mine;
-        swap(this.top);
-        this.#drawShown();
-        if (this.form) this.#edited();
-        this.#drawSaid();
-        this.#drawActs();
-      };
-      const mine = this.mine;
-      const value = (title, of) => h("section", h("h3", title), h("pre.q-three", outlined(of)));
-      return swap(this.top, h("div.q-told", { role: "alert" }, icon("warn"), h("div", h("p.strong", `${by} changed it while you looked. Nothing was decided.`),
-        h("div.q-values", value("Shown to you", this.item.data), value(`${by}'s`, latest.data), this.changed && value("Yours", mine)),
-        h("div.q-take", button(`Look at ${by}'s`, { kind: "small primary", onclick: () => take(latest.data) }), this.changed && button("Keep mine", { kind: "small", onclick: () => take(mine) })))));
-    }
+    if (code === "stale" && latest) return this.#overtaken(latest, " Nothing was decided.");
     if (code === "not_allowed") return swap(this.top, h("div.q-told", { role: "alert" }, icon("lock"), h("div", h("p.strong", `It is not yours: it is for ${forWhom(latest ?? this.item, null)}.`), h("p.dim", message))));
     if (code === "expired") return swap(this.top, h("div.q-told", { role: "alert" }, icon("clock"), h("div", h("p.strong", `The time was over: ${otherwise(this.item)} held.`), h("p.dim", message))));
     swap(this.top, problem({ code, message, hint }));
+  }
+
+  // Somebody else has put another value in the place of what is shown here: the reader takes that, or keeps what was typed.
+  #overtaken(latest, more = "") {
+    const by = latest.changes?.at(-1)?.by ?? latest.votes.at(-1)?.by ?? "Somebody";
+    this.theirs = latest.digest;
+    const take = (value) => {
+      this.item = { ...latest, mine: this.item.mine };
+      this.mine = value;
+      this.compare = null;
+      swap(this.top);
+      this.#drawHead();
+      this.#drawShown();
+      if (this.form) this.#edited();
+      this.#drawSaid();
+      this.#drawActs();
+    };
+    const value = (title, of) => h("section", h("h3", title), h("pre.q-three", outlined(of)));
+    const values = h("div.q-values");
+    const takes = h("div.q-take");
+    this.compare = () => {
+      swap(values, value("Shown to you", this.item.data), value(`${by}'s`, latest.data), this.changed && value("Yours", this.mine));
+      swap(takes, button(`Look at ${by}'s`, { kind: "small primary", onclick: () => take(latest.data) }), this.changed && button("Keep mine", { kind: "small", onclick: () => take(this.mine) }));
+    };
+    this.compare();
+    swap(this.top, h("div.q-told", { role: "alert" }, icon("warn"), h("div", h("p.strong", `${by} changed it while you looked.${more}`), values, takes)));
   }
 
   /** Something happened to it: take what is new, without touching what is typed. */
@@ -358,7 +385,7 @@ export class Question {
       this.#drawSaid();
       this.#drawActs();
     } else if (item.digest !== this.item.digest && this.open) {
-      swap(this.top, h("div.q-told", { role: "status" }, icon("warn"), h("div", h("p.strong", `${item.votes.at(-1)?.by ?? "Somebody"} changed it while you looked.`), h("div.q-take", button("Look at it", { kind: "small primary", onclick: () => this.done({ ...item, mine: this.item.mine }, "renew") })))));
+      if (item.digest !== this.theirs) this.#overtaken(item); // it is told once, whatever else comes
     } else {
       this.item = { ...this.item, votes: item.votes, delegations: item.delegations, needs: item.needs };
       this.#drawHead();
