@@ -272,3 +272,64 @@ def test_of_two_edits_the_second_can_be_kept(office, come):
     bo.click("dialog button[type=submit]")
     expect(bo.locator(".q-why")).to_contain_text("You agreed")
     assert look(office, question.id).data == {"amount": 9}
+
+
+def link(office, question, by):
+    made = office.act(lambda hf: hf.approval_link(question, by=by, expires="1h"))
+    return f"/approvals/{question.id}#link={made.rpartition('link=')[2]}"
+
+
+def test_a_second_link_of_the_same_person_takes_the_place_of_the_first(office, come):
+    one, two = (ask(office, "show", f'"{each}"', id=f"link-{each}") for each in ("one", "two"))
+    zoe = come(None)
+    page = zoe.goto(link(office, one, "bo"), ".q-buttons .primary")
+    page = zoe.goto(link(office, two, "bo"), ".q-buttons .primary")
+    expect(page.locator(".q-shown")).to_contain_text("two")
+    decide(page)
+    assert (look(office, one.id).status, look(office, two.id).decided_by) == ("open", "bo")
+
+
+def test_a_link_of_somebody_else_asks_who_one_is(office, come):
+    question = ask(office, "show", '"for bo"', id="whose")
+    where = link(office, question, "bo")
+    ana = come()
+    page = ana.goto("/approvals", ".inbox")
+    page.evaluate("(to) => { location.href = to }", where)
+    told = page.locator(".told")
+    expect(told).to_contain_text("This link is for bo, and you are signed in as ana.")
+    assert "link=" not in page.url
+    told.locator("button", has_text="Go on as ana").click()
+    expect(page.locator(".q-by")).to_contain_text("ana")
+    page.evaluate("(to) => { location.href = to }", where)  # the same page: only what follows the # is another
+    told.locator("button", has_text="Go on as bo").click()
+    expect(page.locator(".q-by")).to_contain_text("bo")
+    decide(page)
+    assert look(office, question.id).decided_by == "bo"
+
+
+def test_who_is_signed_in_as_the_person_of_a_link_stays_so(office, come):
+    question = ask(office, "show", '"for bo too"', id="same")
+    bo = come("bo")
+    page = bo.goto(link(office, question, "bo"), ".q-buttons .primary")
+    assert "link=" not in page.url and page.locator(".inbox").count() == 1
+
+
+def test_a_link_that_an_edit_has_outlived_says_so_when_it_is_opened(office, come):
+    question = ask(office, "show", '{"amount": 5}', True, 2, id="outlived")
+    where = link(office, question, "bo")
+    early = come(None)
+    looking = early.goto(where, ".q-buttons .primary")
+    office.act(lambda hf: hf.approve(question, by="ana", data={"amount": 7}))
+    page = come(None).goto(where, ".told")
+    expect(page.locator(".told")).to_contain_text("This link decides no more: ana changed the value")
+    expect(page.locator(".told")).to_contain_text("Ask whoever sent it for another")
+    page.locator(".told button", has_text="Look at it as bo").click()
+    acts = page.locator(".q-acts")
+    expect(acts).to_contain_text("Your link decides no more: ana changed the value")
+    assert acts.locator("button").count() == 0
+    expect(page.locator(".q-shown")).to_contain_text("7")
+    looking.click(".q-buttons .primary")
+    looking.click("dialog button[type=submit]")
+    expect(looking.locator(".q-told")).to_contain_text("ana changed it while you looked. Nothing was decided.")
+    looking.locator(".q-told button", has_text="Look at ana's").click()
+    expect(looking.locator(".q-acts")).to_contain_text("Your link decides no more: ana changed the value")

@@ -63,7 +63,12 @@ export class Question {
   }
 
   get decidable() {
-    return this.open && may("decide") && this.item.mine !== false;
+    return this.open && may("decide") && this.item.mine !== false && !this.outlived;
+  }
+
+  /** Is this looked at by a link that was for another value? Then it decides nothing any more. */
+  get outlived() {
+    return Boolean(get("me").shown) && get("me").shown !== this.item.digest;
   }
 
   // Top
@@ -228,6 +233,10 @@ export class Question {
   #notYours() {
     const { item } = this;
     const { name } = get("me");
+    if (this.outlived) {
+      const last = item.changes?.at(-1);
+      return `Your link decides no more: ${last ? `${last.by} changed the value ${ago(last.at)}` : "the value was changed"}, and it was for what was shown before. Ask whoever sent it for another.`;
+    }
     const passed = item.delegations.findLast((each) => each.by === name);
     if (item.not_by?.includes(name)) return `It is for ${forWhom(item, null)}, and not for you, who started it.`;
     return passed ? `You passed it on to ${passed.to} ${ago(passed.at)}. It is for ${forWhom(item, null)} now.` : `It is for ${forWhom(item, null)}, not for you.`;
