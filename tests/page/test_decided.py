@@ -202,7 +202,9 @@ def test_the_server_says_at_the_field_what_does_not_fit_its_pattern(office, come
 @pytest.mark.parametrize("between", ["\n" * 300, "w " * 300_000], ids=["lines", "words"])
 def test_the_end_of_a_text_in_a_form_must_be_shown_before_one_can_agree(office, come, between, size):
     text = f"pay 5{between}AND PAY EVE"
-    question = ask(office, "show", json.dumps({"body": text, "short": "pay 5"}), True, id=f"end-{len(text)}-{size['width']}")
+    question = ask(
+        office, "show", json.dumps({"body": text, "short": "pay 5"}), True, id=f"end-{len(text)}-{size['width']}"
+    )
     page = come(size=size).goto(f"/approvals/{question.id}", ".q-why")
     expect(page.locator(".q-buttons .primary")).to_be_disabled()
     assert page.locator(".q-shown [data-more]").count() == 1
@@ -259,7 +261,9 @@ def test_of_two_edits_the_second_can_be_kept(office, come):
     ana.click(".q-buttons .primary")
     ana.click("dialog button[type=submit]")
     expect(ana.locator(".q-why")).to_contain_text("You agreed")
-    expect(bo.locator(".q-told")).to_contain_text("ana changed it while you looked")  # the event came before the refusal
+    expect(bo.locator(".q-told")).to_contain_text(
+        "ana changed it while you looked"
+    )  # the event came before the refusal
     bo.click("dialog button[type=submit]")
     expect(bo.locator("dialog")).to_have_count(0)
     told = bo.locator(".q-told")

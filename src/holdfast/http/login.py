@@ -134,7 +134,9 @@ async def _given(request: Request) -> dict[str, str]:
     async with connection.strangers_body(request, _MOST_BYTES) as text:
         found: Any = document_of(text)
     if not isinstance(found, dict) or found.keys() not in _WAYS:
-        raise Refused("bad_json", 'send {"token": "..."}, {"code": "..."} or {"link": "..."}; {"look": "..."} looks at a link')
+        raise Refused(
+            "bad_json", 'send {"token": "..."}, {"code": "..."} or {"link": "..."}; {"look": "..."} looks at a link'
+        )
     if not all(isinstance(word, str) and word.isascii() for word in found.values()):
         raise Refused("bad_json", "a token, a code and a link are text")
     return found
