@@ -60,8 +60,7 @@ def body_text(body: bytes) -> tuple[str, Literal["utf-8", "base64"]]:
 
 
 def json_bytes(document: Any) -> bytes:
-    """A document as compact JSON, and nothing else: a number that JSON lacks is an error of ours. Text is not escaped, unless it is
-    such that no UTF-8 can hold it."""
+    """Write a document as compact JSON, and as nothing else. Text is not escaped, unless it is such that no UTF-8 can hold it."""
     made = plain(document)
     try:
         return json.dumps(made, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()

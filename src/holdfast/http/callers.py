@@ -49,10 +49,10 @@ async def me(call: Call[Nothing, None]) -> Me:
     """Tell a caller who that is."""
     caller, edge = call.caller, Edge(call.hf)
     assert caller is not None  # the row says that somebody must be there
-    only = caller.who.only
+    who, only = caller.who, caller.who.only
     may = [scope for scope in SCOPES if scope in caller.scopes]
     return Me(
-        caller.actor.name, list(caller.actor.groups), may, None if only is None else dict(only), caller.who.question, caller.who.shown,
+        caller.actor.name, list(caller.actor.groups), may, None if only is None else dict(only), who.question, who.shown,
         caller.kind, version(), "sqlite" if edge.url.startswith("sqlite") else "postgresql", moment(edge.now()), caller.ends_at,
     )  # fmt: skip
 
