@@ -77,7 +77,20 @@ async def broken() -> None:
     raise ValueError("no luck")
 
 
-AGENTS = [twice, publish, meet, number, listener, talker, reciter, broken]
+@holdfast.step
+async def divide(by: str) -> dict[str, float]:
+    return {"rate": float(by)}
+
+
+@holdfast.agent
+async def rated(by: str) -> dict[str, float]:
+    """Come to a number that JSON may have no word for, and show it."""
+    found = await divide(by)
+    await holdfast.approve("Is this the rate?", show=found, edit=True)
+    return found
+
+
+AGENTS = [twice, publish, meet, number, listener, talker, reciter, broken, rated]
 
 
 @dataclass

@@ -1,5 +1,6 @@
 """Questions to people over HTTP: who decides is who has the credential."""
 
+import json
 from datetime import UTC, datetime, timedelta, timezone
 
 from tests.http.site import on_a_server
@@ -146,3 +147,35 @@ async def test_who_has_passed_a_question_on_is_not_among_those_it_is_for(site):
     refused = await site.post(path, {"decision": "approve", **seen}, 403, **eve)
     assert refused["error"]["details"] == {"to": ["bob"]}
     assert (await site.get("/api/needs", **eve))["needs"][0]["to"] == ["bob"]
+
+
+def no_json(word):
+    raise AssertionError(f"{word} is no JSON")
+
+
+@on_a_server
+async def test_a_number_that_json_lacks_is_told_in_json_and_survives_an_edit(site):
+    """One question with such a number would else take all the others from every page that lists them."""
+    for number in ("nan", "inf", "-inf"):
+        run, path, seen = await asked(site, "rated", number)
+        wanted = {"rate": {"$float": number}}
+        paths = (
+            "/api/approvals",
+            path,
+            f"/api/runs/{run}/events",
+            f"/api/runs/{run}/outline",
+            f"/api/runs/{run}/steps/0",
+            "/api/needs",
+        )
+        for each in paths:
+            answer = await site.web.get(each)
+            assert answer.status_code == 200, (each, answer.text)
+            json.loads(answer.text, parse_constant=no_json)
+        assert (await site.get(path))["approval"]["data"] == wanted
+        done = await site.web.post(path, json={"decision": "approve", "data": wanted, **seen})
+        assert done.status_code == 200, done.text
+        assert json.loads(done.text, parse_constant=no_json)["approval"]["data"] == wanted
+        kept = (await site.hf.approval(path.rpartition("/")[2])).data
+        assert repr(kept) == f"{{'rate': {number}}}"
+        result = await site.web.get(f"/api/runs/{run}/result?timeout=20")
+        assert json.loads(result.text, parse_constant=no_json)["result"] == wanted

@@ -207,3 +207,17 @@ def test_a_beginning_is_shown_in_one_line(text):
 async def test_a_nul_is_refused_wherever_it_stands_in_the_query(site):
     for query in ("action=%00&action=b", "action=a&action=%00", "by=%00"):
         assert "NUL" in (await site.get(f"/api/audit?{query}", 422))["error"]["message"]
+
+
+@on_a_server
+async def test_a_number_of_the_query_is_written_in_digits(site):
+    """What Python alone reads as a number is none in the description of the API."""
+    for wrong in ("1_0", "%2B5", "+5", "%205", "5%20", "%D9%A1", "0x5", "", "1e", "nan", "inf"):
+        for path in ("/api/events?after=", "/api/runs?limit=", "/api/runs?cost="):
+            refused = await site.get(f"{path}{wrong}", 422)
+            assert refused["error"]["code"] == "bad_arguments" and "in digits" in refused["error"]["message"], (
+                path,
+                wrong,
+            )
+    for right in ("/api/events?after=0", "/api/runs?limit=10", "/api/runs?cost=0.5", "/api/runs?cost=1e-3"):
+        await site.get(right)

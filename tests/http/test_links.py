@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import httpx2
 import pytest
@@ -158,3 +159,27 @@ async def test_the_command_line_prints_links(site, tmp_path):
     assert [each["question"] for each in said["links"]] == [question.id]
     nothing = await asyncio.to_thread(holdfast_command, "approvals", "--link", "eve", "--db", url)
     assert "Nothing waits for eve" in nothing.stderr
+
+
+@on_a_server
+async def test_a_link_can_be_looked_at_before_it_is_used(site):
+    """It says whom it is for and whether it still decides, begins nothing, and is told to nobody who has less than all of it."""
+    question = await asked(site)
+    secret = (await site.hf.approval_link(question, by=EDITOR)).partition("#link=")[2]
+    async with browser(site) as web:
+        seen = await web.post("/session", json={"look": secret})
+        told = {"name": "ana", "question": question.id, "decides": True, "changed": None}
+        assert (seen.status_code, seen.json()) == (200, told)
+        assert not web.cookies and (await web.get("/api/me")).status_code == 401
+        bob = holdfast.Actor("bob", groups=["editors"])
+        await opened(web, f"#link={secret}")
+        assert (await web.get("/api/me")).json()["shown"] == question.digest
+        run = await site.hf.start("meet", datetime(2026, 11, 17, tzinfo=UTC), id="m")
+        two = await run.wait_for_question()
+        other = (await site.hf.approval_link(two, by=EDITOR)).partition("#link=")[2]
+        changed = await site.hf.approve(two, by=bob, data={"at": two.data["at"], "note": "noon"})
+        seen = (await web.post("/session", json={"look": other})).json()
+        assert seen["decides"] is False and seen["changed"]["by"] == "bob"
+        assert datetime.fromisoformat(seen["changed"]["at"]) == changed.changes[-1].at
+        cut = await web.post("/session", json={"look": secret[:-4]})
+        assert (cut.status_code, cut.json()["error"]["code"]) == (401, "unauthorized")

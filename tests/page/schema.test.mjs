@@ -18,3 +18,8 @@ test("names of every object are not those of a value", () => {
 test("what would be cut is not said at all", () => {
   assert.equal(brief(of({ amount: { type: "number" } }), { amount: 12.5 }, 5), "");
 });
+
+test("money on a button has every digit, and its sign", () => {
+  const usd = (text) => brief(of({ usd: { type: "number" } }), parse(`{"usd": ${text}}`, { exact: true }));
+  for (const [text, told] of [["2.999", "$2.999"], ["0.104", "$0.104"], ["-5.0", "-$5.0"], ["3", "$3"], ["1e21", "$1e21"]]) assert.equal(usd(text), told);
+});

@@ -162,3 +162,178 @@ def test_a_link_that_is_not_good_is_told_and_what_to_do(office, come):
     expect(page.locator(".told")).to_contain_text("it was used")
     page = come(None).goto(f"{where}#link={link}", ".problem")
     expect(page.locator(".problem")).to_contain_text("this link was used on")
+
+
+def test_a_number_that_json_lacks_hides_no_question_and_survives_an_edit(office, come):
+    other = ask(office, "show", '"beside it"', id="beside-nan")
+    question = ask(office, "lost", id="nan")
+    page = come().goto(f"/approvals/{question.id}", ".form")
+    expect(page.locator(f"a.inbox-item[data-row='{other.id}']")).to_be_visible()
+    expect(page.locator(".form textarea").first).to_have_value(re.compile(r'"\$float": "nan"'))
+    page.fill(".form textarea", '{"rate": {"$float": "nan"}, "n": 2}')
+    decide(page)
+    assert repr(look(office, question.id).data) == "{'rate': nan, 'n': 2}"
+
+
+def test_an_answer_that_cannot_be_read_is_told(office, come):
+    ask(office, "show", '"behind it"', id="torn-answer")
+    page = come().page
+    page.route(
+        "**/api/approvals?**",
+        lambda route: route.fulfill(status=200, content_type="application/json", body='{"approvals": [NaN'),
+    )
+    page.goto("/approvals")
+    expect(page.locator(".inbox-place .problem")).to_contain_text("could not be read")
+
+
+def test_the_server_says_at_the_field_what_does_not_fit_its_pattern(office, come):
+    schema = {"type": "object", "properties": {"x": {"type": "string", "pattern": "^(a+)+$"}}}
+    question = ask(office, "schemed", '{"x": "aaa"}', schema, id="pattern")
+    page = come().goto(f"/approvals/{question.id}", ".form")
+    page.fill("[aria-label=X]", "a" * 60 + "!")
+    page.click(".q-buttons .primary")
+    page.click("dialog button[type=submit]")
+    expect(page.locator("dialog .problem")).to_contain_text("(a+)+")
+    expect(page.locator("[aria-label=X]")).to_have_attribute("aria-invalid", "true")
+    assert look(office, question.id).status == "open"
+
+
+@pytest.mark.parametrize("size", [{"width": 1440, "height": 900}, PHONE])
+@pytest.mark.parametrize("between", ["\n" * 300, "w " * 300_000], ids=["lines", "words"])
+def test_the_end_of_a_text_in_a_form_must_be_shown_before_one_can_agree(office, come, between, size):
+    text = f"pay 5{between}AND PAY EVE"
+    question = ask(
+        office, "show", json.dumps({"body": text, "short": "pay 5"}), True, id=f"end-{len(text)}-{size['width']}"
+    )
+    page = come(size=size).goto(f"/approvals/{question.id}", ".q-why")
+    expect(page.locator(".q-buttons .primary")).to_be_disabled()
+    assert page.locator(".q-shown [data-more]").count() == 1
+    page.click(".q-why button")
+    field = page.locator("[aria-label=body]")
+    assert field.evaluate("(each) => each.scrollHeight <= each.clientHeight + 4")
+    expect(page.locator(".q-buttons .primary")).to_be_enabled()
+
+
+def test_a_text_in_a_form_that_was_read_to_its_end_needs_no_button(office, come):
+    question = ask(office, "show", json.dumps({"body": "pay 5" + "\n" * 300 + "AND PAY EVE"}), True, id="scrolled")
+    page = come().goto(f"/approvals/{question.id}", ".q-why")
+    page.locator("[aria-label=body]").evaluate("(each) => each.scrollTo(0, each.scrollHeight)")
+    expect(page.locator(".q-buttons .primary")).to_be_enabled()
+
+
+def test_turning_a_phone_loses_neither_an_edit_nor_a_note(office, come):
+    question = ask(office, "show", '{"amount": 5, "note": "hi"}', True, id="turned-phone")
+    page = come(size=PHONE).goto(f"/approvals/{question.id}", ".form")
+    page.fill("[aria-label=amount]", "7")
+    page.click("text=Add a note")
+    page.fill("dialog textarea", "as agreed")
+    page.click("dialog button[type=submit]")
+    page.set_viewport_size({"width": 844, "height": 390})
+    expect(page.locator(".q-by [aria-label=Note]")).to_have_value("as agreed")
+    expect(page.locator("[aria-label=amount]")).to_have_value("7")
+    expect(page.locator(".q-change")).to_contain_text("Your change")
+    page.fill("[aria-label=note]", "ho")
+    page.fill(".q-by [aria-label=Note]", "as agreed by phone")
+    page.set_viewport_size(PHONE)
+    expect(page.locator("text=Change the note")).to_be_visible()
+    expect(page.locator("[aria-label=note]")).to_have_value("ho")
+    sent = json.loads(decide(page))
+    assert (sent["data"], sent["note"]) == ({"amount": 7, "note": "ho"}, "as agreed by phone")
+
+
+def test_times_in_utc_lose_no_edit(office, come):
+    question = ask(office, "show", '{"amount": 5}', True, id="utc")
+    page = come().goto(f"/approvals/{question.id}", ".form")
+    page.fill("[aria-label=amount]", "7")
+    page.evaluate("async () => (await import('/static/js/store.js')).set({ utc: true })")
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50)))")
+    expect(page.locator("[aria-label=amount]")).to_have_value("7")
+    expect(page.locator(".q-change")).to_contain_text("Your change")
+
+
+def test_of_two_edits_the_second_can_be_kept(office, come):
+    """Whatever comes in from elsewhere while its writer looks at what the first one wrote."""
+    question = ask(office, "show", '{"amount": 5}', True, 2, id="both")
+    ana, bo = come().goto(f"/approvals/{question.id}", ".form"), come("bo").goto(f"/approvals/{question.id}", ".form")
+    ana.fill("[aria-label=amount]", "7")
+    bo.fill("[aria-label=amount]", "9")
+    bo.click(".q-buttons .primary")
+    ana.click(".q-buttons .primary")
+    ana.click("dialog button[type=submit]")
+    expect(ana.locator(".q-why")).to_contain_text("You agreed")
+    expect(bo.locator(".q-told")).to_contain_text(
+        "ana changed it while you looked"
+    )  # the event came before the refusal
+    bo.click("dialog button[type=submit]")
+    expect(bo.locator("dialog")).to_have_count(0)
+    told = bo.locator(".q-told")
+    expect(told).to_contain_text("Nothing was decided")
+    office.act(lambda hf: hf.start("show", '"another"', id="meanwhile"))
+    expect(bo.locator("a.inbox-item", has_text="another")).to_be_visible()  # the page has heard of what came later
+    told.locator("button", has_text="Keep mine").click()
+    expect(bo.locator("[aria-label=amount]")).to_have_value("9")
+    bo.click(".q-buttons .primary")
+    bo.click("dialog button[type=submit]")
+    expect(bo.locator(".q-why")).to_contain_text("You agreed")
+    assert look(office, question.id).data == {"amount": 9}
+
+
+def link(office, question, by):
+    made = office.act(lambda hf: hf.approval_link(question, by=by, expires="1h"))
+    return f"/approvals/{question.id}#link={made.rpartition('link=')[2]}"
+
+
+def test_a_second_link_of_the_same_person_takes_the_place_of_the_first(office, come):
+    one, two = (ask(office, "show", f'"{each}"', id=f"link-{each}") for each in ("one", "two"))
+    zoe = come(None)
+    page = zoe.goto(link(office, one, "bo"), ".q-buttons .primary")
+    page = zoe.goto(link(office, two, "bo"), ".q-buttons .primary")
+    expect(page.locator(".q-shown")).to_contain_text("two")
+    decide(page)
+    assert (look(office, one.id).status, look(office, two.id).decided_by) == ("open", "bo")
+
+
+def test_a_link_of_somebody_else_asks_who_one_is(office, come):
+    question = ask(office, "show", '"for bo"', id="whose")
+    where = link(office, question, "bo")
+    ana = come()
+    page = ana.goto("/approvals", ".inbox")
+    page.evaluate("(to) => { location.href = to }", where)
+    told = page.locator(".told")
+    expect(told).to_contain_text("This link is for bo, and you are signed in as ana.")
+    assert "link=" not in page.url
+    told.locator("button", has_text="Go on as ana").click()
+    expect(page.locator(".q-by")).to_contain_text("ana")
+    page.evaluate("(to) => { location.href = to }", where)  # the same page: only what follows the # is another
+    told.locator("button", has_text="Go on as bo").click()
+    expect(page.locator(".q-by")).to_contain_text("bo")
+    decide(page)
+    assert look(office, question.id).decided_by == "bo"
+
+
+def test_who_is_signed_in_as_the_person_of_a_link_stays_so(office, come):
+    question = ask(office, "show", '"for bo too"', id="same")
+    bo = come("bo")
+    page = bo.goto(link(office, question, "bo"), ".q-buttons .primary")
+    assert "link=" not in page.url and page.locator(".inbox").count() == 1
+
+
+def test_a_link_that_an_edit_has_outlived_says_so_when_it_is_opened(office, come):
+    question = ask(office, "show", '{"amount": 5}', True, 2, id="outlived")
+    where = link(office, question, "bo")
+    early = come(None)
+    looking = early.goto(where, ".q-buttons .primary")
+    office.act(lambda hf: hf.approve(question, by="ana", data={"amount": 7}))
+    page = come(None).goto(where, ".told")
+    expect(page.locator(".told")).to_contain_text("This link decides no more: ana changed the value")
+    expect(page.locator(".told")).to_contain_text("Ask whoever sent it for another")
+    page.locator(".told button", has_text="Look at it as bo").click()
+    acts = page.locator(".q-acts")
+    expect(acts).to_contain_text("Your link decides no more: ana changed the value")
+    assert acts.locator("button").count() == 0
+    expect(page.locator(".q-shown")).to_contain_text("7")
+    looking.click(".q-buttons .primary")
+    looking.click("dialog button[type=submit]")
+    expect(looking.locator(".q-told")).to_contain_text("ana changed it while you looked. Nothing was decided.")
+    looking.locator(".q-told button", has_text="Look at ana's").click()
+    expect(looking.locator(".q-acts")).to_contain_text("Your link decides no more: ana changed the value")

@@ -22,7 +22,8 @@ FORM = """async ([schema, value, fills, click]) => {
   }
   if (click) [...made.element.querySelectorAll('button')].find((each) => each.textContent === click).click();
   const { value: read, errors } = made.read();
-  return { sent: write(read), kept: read === given, errors: errors.map((each) => each.message), told: made.element.innerText };
+  return { sent: write(read), kept: read === given, errors: errors.map((each) => each.message), told: made.element.innerText,
+    values: [...made.element.querySelectorAll('input, textarea')].map((each) => each.value) };
 }"""
 OBJECT = {
     "type": "object", "required": ["at", "days"],
@@ -51,6 +52,7 @@ def read(browser, tmp_path_factory):
         def made(schema, value, fills=None, click=None):
             return page.evaluate(FORM, [json.dumps(schema), value, fills or {}, click])
 
+        made.page = page
         yield made
         visitor.leave()
 
@@ -143,3 +145,84 @@ def test_characters_that_cannot_be_seen_are_told_beside_their_field(read):
     )
     assert "a⟨U+200B⟩b" in read({}, json.dumps(["a\u200bb"], ensure_ascii=False))["told"]
     assert "cannot be seen" not in read(schema, json.dumps({"note": "Größe 👩‍👩‍👧\r\n"}))["told"]
+
+
+SCHEDULED = {
+    "type": "object", "required": ["name"],
+    "properties": {"name": {"type": "string"}, "days": {"type": "integer", "default": 30}, "mode": {"const": "dry-run"}},
+}  # fmt: skip
+LISTED = {
+    "type": "object",
+    "properties": {"items": {"type": "array", "items": {"type": "object", "properties": SCHEDULED["properties"]}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "bare", "whole"),
+    [
+        (SCHEDULED, '{"name":"eve"}', '{"name":"eve","days":30,"mode":"dry-run"}'),
+        (LISTED, '{"items":[{"name":"eve"}]}', '{"items":[{"name":"eve","days":30,"mode":"dry-run"}]}'),
+    ],
+)
+def test_a_field_that_is_not_in_the_value_is_shown_as_not_set(read, schema, bare, whole):
+    """A default or a constant of the schema is no part of what is decided, until somebody sets it."""
+    untouched, set_ = read(schema, bare), read(schema, whole)
+    assert untouched["kept"] and untouched["told"].count("not set") == 2
+    assert "not set; its default is 30" in untouched["told"]
+    assert "not set" not in set_["told"] and "30" in set_["values"] and "30" not in untouched["values"]
+    edited = read(schema, bare, {"Name": "bob"})
+    assert edited["sent"] == bare.replace("eve", "bob") and edited["errors"] == []
+    assert read(schema, bare, click="Set it")["sent"] == bare.replace('"eve"', '"eve","days":30')
+
+
+# Draw a value as a person who is asked about it sees it.
+DRAW = """async ([schema, value]) => {
+  const { form } = await import('/static/js/form.js');
+  const { parse } = await import('/static/js/json.js');
+  const { value: drawn } = await import('/static/js/parts.js');
+  const { styled } = await import('/static/js/sheets.js');
+  const given = parse(value, { exact: true });
+  const made = schema === null ? drawn(given, { open: true, exact: true }) : form(parse(schema), given, { was: given }).element;
+  document.body.replaceChildren(styled(made, 'questions'));
+  while (made.hidden) await new Promise(requestAnimationFrame); // until its styles are there
+}"""
+ACTIONS = {"type": "object", "properties": {"actions": {"type": "array", "items": {"enum": ["pay", "ship", "refund"]}}}}
+COMMENT = {"type": "object", "properties": {"comment": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}
+FLAG = {"type": "object", "properties": {"flag": {"enum": ["yes", True, "none", None, 1, "1"]}}}
+TAGS = {"type": "object", "properties": {"to": {"type": "array", "items": COMMENT["properties"]["comment"]}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "values"),
+    [
+        (ACTIONS, [{"actions": each} for each in (["pay"], ["pay"] * 3, ["pay", "ship"], ["ship", "pay"], ["pay", "ship", "pay"])]),
+        (COMMENT, [{"comment": each} for each in (None, "", "none", " ")]),
+        (FLAG, [{"flag": each} for each in ("yes", True, "none", None, 1, "1")]),
+        (TAGS, [{"to": each} for each in ([], [None], [""], ["null"], ["a b"], ["a", "b"], ["a  b"], ["a\nb"], [" a b"])]),
+        (None, [[{"to": "eve", "n": n}, {"to": "bob", "n": 5}] for n in (100, "100", None, "null", True, "true", "1  0", "1 0")]),
+        (None, [[{"a": "1", "b": "2"}, each] for each in ({"a\nb": "PAY"}, {"a": "undefined", "b": "undefined"})]),
+        (None, ["a:\n  - b", "a:\n- b", "a:\n\n- b", "# a", "## a", "a", "a\n", "```\na\n```", "```\na", "", "a  b", "a b"]),
+    ],
+)  # fmt: skip
+def test_values_that_differ_look_different(read, schema, values):
+    drawn = []
+    for value in values:
+        read.page.evaluate(DRAW, [schema and json.dumps(schema), json.dumps(value)])
+        picture = read.page.locator("body").screenshot(animations="disabled")
+        assert picture not in drawn, (value, values[drawn.index(picture)])
+        drawn.append(picture)
+
+
+def test_choices_of_different_types_do_not_read_the_same(read):
+    for value in FLAG["properties"]["flag"]["enum"]:
+        read.page.evaluate(DRAW, [json.dumps(FLAG), json.dumps({"flag": value})])
+        words = read.page.locator(".pick-pill").all_inner_texts()
+        assert sorted(words) == sorted(['"yes"', "yes", '"none"', "none", "1", '"1"'])
+
+
+@pytest.mark.parametrize("pattern", ["^(a+)+$", "^(([a-z])+.)+[A-Z]([a-z])+$"])
+def test_no_pattern_of_a_schema_stops_the_page(read, pattern):
+    """There are some that a browser never comes to the end of: the server looks, in time that grows with the text alone."""
+    schema = {"type": "object", "properties": {"x": {"type": "string", "pattern": pattern}}}
+    made = read(schema, json.dumps({"x": "a" * 45 + "!"}), {"X": "a" * 46 + "!"})
+    assert made["errors"] == [] and f"it fits {pattern}" in made["told"]

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import dataclasses
 import json
+import math
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
@@ -23,6 +24,8 @@ def plain(value: Any) -> Any:
         return value
     if kind is int:
         return value if value.bit_length() <= _INT_BITS else {"$int": hex(value)}
+    if kind is float:
+        return value if math.isfinite(value) else {"$float": repr(value)}
     if isinstance(value, datetime):
         with contextlib.suppress(OverflowError):  # in UTC it would be before the first year, or after the last
             value = value.astimezone(UTC)
@@ -35,7 +38,17 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if dataclasses.is_dataclass(value) and kind.__module__.startswith("holdfast."):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    return to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="strings", fallback=repr)
+    made = to_jsonable_python(value, bytes_mode="base64", fallback=repr)
+    return made if isinstance(made, str) else plain(made)
+
+
+def unsaid(given: Any, shown: Any) -> Any:
+    """Give an edit the numbers back that JSON has no word for, where it has left them as `plain` wrote them."""
+    if type(given) is dict and type(shown) is dict:
+        return {name: unsaid(part, shown[name]) if name in shown else part for name, part in given.items()}
+    if type(given) is list and type(shown) is list:
+        return [unsaid(part, was) for part, was in zip(given, shown, strict=False)] + given[len(shown) :]
+    return shown if type(shown) in (int, float) and type(given) is dict and given == plain(shown) else given
 
 
 def body_text(body: bytes) -> tuple[str, Literal["utf-8", "base64"]]:
@@ -47,9 +60,9 @@ def body_text(body: bytes) -> tuple[str, Literal["utf-8", "base64"]]:
 
 
 def json_bytes(document: Any) -> bytes:
-    """A document as compact JSON. Text is not escaped, unless it is such that no UTF-8 can hold it."""
+    """Write a document as compact JSON, and as nothing else. Text is not escaped, unless it is such that no UTF-8 can hold it."""
     made = plain(document)
     try:
-        return json.dumps(made, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(made, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:  # half of a pair of surrogates
-        return json.dumps(made, separators=(",", ":")).encode()
+        return json.dumps(made, allow_nan=False, separators=(",", ":")).encode()

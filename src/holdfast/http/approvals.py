@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from holdfast.client.approvals import LISTED_BYTES, Approval, Room
+from holdfast.client.documents import unsaid
 from holdfast.client.edge import Edge
 from holdfast.errors import Stale, UnknownApproval
 from holdfast.http.routes import Call, Input, Nothing
@@ -92,7 +93,7 @@ async def decide(call: Call[Nothing, Approve | Deny | Answer | Delegate]) -> One
             approval=question,
         )
     if isinstance(said, Approve):
-        edited = {"data": said.data} if "data" in said.model_fields_set else {}
+        edited = {"data": unsaid(said.data, question.data)} if "data" in said.model_fields_set else {}
         done = await hf.approve(question, by=by, note=said.note, digest=said.digest, **edited)
     elif isinstance(said, Deny):
         done = await hf.deny(question, by=by, note=said.note, digest=said.digest)

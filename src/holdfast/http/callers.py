@@ -22,6 +22,7 @@ class Me:
     scopes: list[Scope]
     only: dict[str, str] | None  # labels of the runs that are there for this caller
     question: str | None  # the one that this caller may see and decide, if it is one
+    shown: str | None  # the digest of what that question showed when the link to it was made: it decides nothing else
     via: Door
     version: str
     store: Literal["sqlite", "postgresql"]
@@ -48,11 +49,11 @@ async def me(call: Call[Nothing, None]) -> Me:
     """Tell a caller who that is."""
     caller, edge = call.caller, Edge(call.hf)
     assert caller is not None  # the row says that somebody must be there
-    only = caller.who.only
+    who, only = caller.who, caller.who.only
     may = [scope for scope in SCOPES if scope in caller.scopes]
     return Me(
-        caller.actor.name, list(caller.actor.groups), may, None if only is None else dict(only), caller.who.question, caller.kind,
-        version(), "sqlite" if edge.url.startswith("sqlite") else "postgresql", moment(edge.now()), caller.ends_at,
+        caller.actor.name, list(caller.actor.groups), may, None if only is None else dict(only), who.question, who.shown,
+        caller.kind, version(), "sqlite" if edge.url.startswith("sqlite") else "postgresql", moment(edge.now()), caller.ends_at,
     )  # fmt: skip
 
 

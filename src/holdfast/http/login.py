@@ -1,7 +1,12 @@
-"""Login: a browser begins a session with a token, a code or a link, and ends it: POST and DELETE of /session."""
+"""Login: a browser begins a session with a token, a code or a link, and ends it: POST and DELETE of /session.
+
+A link is looked at before it is used: its browser may be in as somebody else, and what it was for may be no more.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -17,7 +22,25 @@ from holdfast.http.errors import Refused
 from holdfast.http.requests import answered, document_of
 
 _MOST_BYTES: Final = 1_000
-_WAYS: Final = ({"code"}, {"token"}, {"link"})
+_WAYS: Final = ({"code"}, {"token"}, {"link"}, {"look"})
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Who has changed what a link is for, and when."""
+
+    by: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """A link, as whoever has it may know it before it is used."""
+
+    name: str
+    question: str
+    decides: bool  # until somebody has put another value in the place of what it is for
+    changed: Changed | None
 
 
 class Entrance:
@@ -41,7 +64,11 @@ class Entrance:
             response = Response(status_code=204)
             self._set(request, response, "", 0)
             return response
-        who, whose = await self._shown(request, await _given(request))
+        given = await _given(request)
+        if "look" in given:
+            who = await self._linked(request, given["look"])
+            return Response(json_bytes(await self._sight(who)), 200, media_type="application/json")
+        who, whose = await self._shown(request, given)
         begun = await self.begin(request, who, whose)
         response = Response(
             json_bytes({"name": who.actor.name, "seconds": begun.seconds}), 201, media_type="application/json"
@@ -67,11 +94,7 @@ class Entrance:
     async def _shown(self, request: Request, given: dict[str, str]) -> tuple[Identity, str]:
         """Find who has shown this, and whose session it becomes."""
         if "link" in given:
-            self._guard.tries.allow(request, given["link"])
-            who = await self._edge.link(given["link"])
-            if who is None:
-                self._guard.tries.wrong(request)
-                raise unauthorized(f"{await self._edge.why_over(given['link'])}. Ask for another")
+            who = await self._linked(request, given["link"])
             return who, f"link {who.via.partition(':')[2]}"
         if "code" in given:
             id = None if self._guard.codes is None else self._guard.codes.taken(given["code"])
@@ -85,6 +108,23 @@ class Entrance:
             token = await self._guard.known(request, given["token"])
         return Identity.of_token(token), f"token {token.id}"
 
+    async def _linked(self, request: Request, secret: str) -> Identity:
+        """Find who may decide by a link, or refuse."""
+        self._guard.tries.allow(request, secret)
+        who = await self._edge.link(secret)
+        if who is None:
+            self._guard.tries.wrong(request)
+            raise unauthorized(f"{await self._edge.why_over(secret)}. Ask for another")
+        return who
+
+    async def _sight(self, who: Identity) -> Sight:
+        """Say whom a link is for, and who has put another value in the place of what it is for."""
+        assert who.question is not None  # it is a link's
+        asked = await self._hf.approval(who.question)
+        last = asked.changes[-1] if asked.digest != who.shown and asked.changes else None
+        changed = None if last is None else Changed(last.by, last.at)
+        return Sight(who.actor.name, who.question, asked.digest == who.shown, changed)
+
 
 async def _given(request: Request) -> dict[str, str]:
     """Read what is shown; who sends it is nobody yet, so it is short and comes soon."""
@@ -94,7 +134,9 @@ async def _given(request: Request) -> dict[str, str]:
     async with connection.strangers_body(request, _MOST_BYTES) as text:
         found: Any = document_of(text)
     if not isinstance(found, dict) or found.keys() not in _WAYS:
-        raise Refused("bad_json", 'send {"token": "..."}, {"code": "..."} or {"link": "..."}')
+        raise Refused(
+            "bad_json", 'send {"token": "..."}, {"code": "..."} or {"link": "..."}; {"look": "..."} looks at a link'
+        )
     if not all(isinstance(word, str) and word.isascii() for word in found.values()):
         raise Refused("bad_json", "a token, a code and a link are text")
     return found

@@ -10,6 +10,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from holdfast.client.edge import version
+from holdfast.http.login import Sight
 from holdfast.http.paths import PATHS
 from holdfast.http.routes import Endpoint
 
@@ -51,7 +52,7 @@ _BEGUN: Final = {
 _CREDENTIAL: Final = {
     "oneOf": [
         {"type": "object", "required": [name], "properties": {name: _TEXT}, "additionalProperties": False}
-        for name in ("code", "link", "token")
+        for name in ("code", "link", "look", "token")
     ]
 }
 _OPEN: Final = "Needs no token."
@@ -79,7 +80,7 @@ def description() -> dict[str, Any]:
         if failing is not None:
             responses[str(failing)] = {"description": "Not now, and why.", "content": {"application/json": {}}}
         paths[path] = {"get": {"summary": says, "responses": responses, "security": []}}
-    paths["/session"] = _session()
+    paths["/session"] = _session(schemas)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -105,16 +106,17 @@ def description() -> dict[str, Any]:
     }
 
 
-def _session() -> dict[str, Any]:
+def _session(schemas: dict[str, Any]) -> dict[str, Any]:
     """The path where a browser begins a session and ends it."""
     refused = {"default": {"description": "It was refused, and why.", "content": _problem()}}
     begun = {"description": "It has begun.", "content": {"application/json": {"schema": _BEGUN}}}
+    seen = {"description": "Whom a link is for.", "content": {"application/json": {"schema": _schema(Sight, schemas)}}}
     return {
         "post": {
-            "summary": "Begin a session, with a token, a code that the server printed, or a link to a question.",
+            "summary": "Begin a session, with a token, a code that the server printed, or a link to a question; or look at a link.",
             "operationId": "post_session",
             "requestBody": {"required": True, "content": {"application/json": {"schema": _CREDENTIAL}}},
-            "responses": {"201": begun, **refused},
+            "responses": {"200": seen, "201": begun, **refused},
             "security": [],
         },
         "delete": {

@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import json
 import math
+import re
 import time
 import weakref
 from collections import Counter
@@ -57,6 +58,8 @@ _LARGE_AT_ONCE: Final = 4  # larger ones of one token are in memory; others wait
 MOST_PARTS: Final = 500_000  # values in it: what is done with each takes more time and room than what is sent
 _MOST_NAMES: Final = 100  # in a document, beside those in the values that it holds
 _MOST_OF_ONE: Final = 1_000  # parts of what is no value to be kept
+_NUMBERS: Final = frozenset((int, float))
+_NUMERAL: Final = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
 # Errors that say nothing of a run but that it is there or not, and else what was wrong with the request.
 _OF_THE_CALLER: Final = (
     BadArguments, NotAllowed, NotStorable, StoreUnavailable, Unconfirmed, UnknownAgent, UnknownApproval, UnknownRun,
@@ -229,8 +232,18 @@ def _parameters(model: type[BaseModel], request: Request) -> dict[str, Any]:
         many = known is not None and isinstance(known.get_default(), list)
         if len(values) > 1 and not many:
             raise BadArguments(f"{name!r} is given {len(values)} times in the query")
+        kinds = set() if known is None else {known.annotation, *get_args(known.annotation)}
+        if kinds & _NUMBERS and str not in kinds:
+            for value in values:
+                _check_number(name, value)
         found[name] = values if many else values[0]
     return found
+
+
+def _check_number(name: str, text: str) -> None:
+    """Refuse what Python alone reads as a number, such as 1_0 and +5: the description of the API has no such numbers."""
+    if not _NUMERAL.fullmatch(text):
+        raise BadArguments(f"{name}: found {short(text)}, expected a number in digits, such as 10")
 
 
 async def _document(request: Request, limit_s: float, make_room: Callable[[], Awaitable[None]]) -> Any:

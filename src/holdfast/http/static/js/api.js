@@ -5,6 +5,7 @@ import { get, set } from "./store.js";
 import { learn } from "./time.js";
 
 const UNREACHABLE = { code: "offline", message: "The server does not answer.", hint: "Nothing was changed by this page.", details: null };
+const UNREADABLE = { code: "unreadable", message: "The answer of the server could not be read.", details: null };
 
 /** The whole address of a path of this server, wherever it is mounted. */
 export const address = (path) => new URL(path, document.baseURI).href;
@@ -26,12 +27,14 @@ async function ask(path, options, exact = false) {
   }
   noticed(answer.headers.get("X-Holdfast-Version"));
   let data = null;
+  let torn = null;
   try {
     data = answer.status === 204 ? null : parse(await answer.text(), { exact });
-  } catch {
-    // an answer that is no JSON came from something before the server; its status says enough
+  } catch (error) {
+    torn = error; // no JSON, or not all of it: of a refusal the status says enough, what was granted is not known
   }
   if (data?.now) learn(data.now, performance.now() - asked);
+  if (answer.ok && torn) return { ok: false, status: answer.status, data: null, error: { ...UNREADABLE, hint: `${options.method ? "It may be done all the same: look again. " : ""}Something before the server may have answered in its place. ${torn.message}` } };
   if (answer.ok) return { ok: true, status: answer.status, data, error: null };
   const error = data?.error ?? { code: `http_${answer.status}`, message: `The server answered ${answer.status}.`, hint: "", details: null };
   if (answer.status === 401 && path !== "session") set({ me: null, out: (get("out") ?? 0) + 1 });

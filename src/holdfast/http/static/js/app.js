@@ -32,10 +32,11 @@ const context = (params) => ({ params, query: new URLSearchParams(location.searc
 
 async function route() {
   const { view: name, params } = viewOf(location.pathname.slice(base.pathname.length));
+  if (name !== "sign-in" && /^#link=/.test(location.hash)) return go(`${path("sign-in", { to: location.pathname.slice(base.pathname.length) + location.search })}${location.hash}`, { replace: true }); // it may be another person's
   if (name !== "home") viewNamed(name).catch(() => {}); // it comes while the server says who looks
   if (name !== "sign-in" && !get("me") && !(await known())) return;
   if (name === "home") return go(get("me").question ? path("approvals", get("me").question) : may("read") ? "runs" : "approvals", { replace: true });
-  if (view?.name === name && view.opened?.changed?.(context(params)) === true) return;
+  if (view?.name === name && view.opened?.changed?.(context(params)) === true) return void (view.params = params);
   const before = view;
   close(before);
   const own = (view = { name, params, opened: null, off: [] });
@@ -67,13 +68,12 @@ function close(before) {
 async function known() {
   const answer = await read("api/me");
   if (answer.ok) {
-    if (/^#(code|link)=/.test(location.hash)) history.replaceState(null, "", location.pathname + location.search); // who is in needs no door
+    if (/^#code=/.test(location.hash)) history.replaceState(null, "", location.pathname + location.search); // who is in needs no door
     set({ me: answer.data });
     return true;
   }
   if (answer.status === 401) {
-    const credential = new URLSearchParams(location.hash.slice(1));
-    const fragment = credential.has("code") || credential.has("link") ? location.hash : "";
+    const fragment = /^#code=/.test(location.hash) ? location.hash : "";
     const here = location.pathname.slice(base.pathname.length) + location.search;
     go(`${path("sign-in", here ? { to: here } : {})}${fragment}`, { replace: true });
   } else {
@@ -139,20 +139,21 @@ document.addEventListener("click", (event) => {
   go(to.href);
 });
 addEventListener("popstate", route);
-narrow.addEventListener("change", () => {
-  const before = view;
-  view = null;
-  close(before);
-  route();
-});
+narrow.addEventListener("change", redraw);
 on(["out"], () => viewOf(location.pathname.slice(base.pathname.length)).view !== "sign-in" && route()); // the session is over
 on(["utc"], () => {
   inUtc(get("utc"));
+  redraw();
+});
+
+// Everything looks different from now on. A view in which somebody writes draws itself anew and loses nothing; any other is opened anew.
+function redraw() {
   const before = view;
+  if (before?.opened?.redraw?.(context(before.params))) return;
   view = null;
   close(before);
   route();
-});
+}
 
 inUtc(get("utc"));
 keys({

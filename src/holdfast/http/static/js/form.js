@@ -1,11 +1,12 @@
 // A form from a JSON schema. Every type has a control; what no control fits is JSON, with what is wrong under it.
 
-import { h, put, swap } from "./dom.js";
+import { h, put, retext, swap } from "./dom.js";
 import { icon } from "./icons.js";
 import { isNumber, parse, same, write } from "./json.js";
-import { tree } from "./parts.js";
+import { rest, tree } from "./parts.js";
 import { has, plain, typeOf } from "./schema.js";
-import { shown } from "./text.js";
+import { many } from "./say.js";
+import { cut, shown } from "./text.js";
 import { ms } from "./time.js";
 
 const PILLS = 7; // more choices than this are a list
@@ -39,6 +40,24 @@ const text = (value) => (value === undefined || value === null ? "" : typeof val
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value) && !isNumber(value);
 const isScalar = (value) => value === null || typeof value !== "object" || isNumber(value);
 const short = (value) => (value === undefined ? "nothing" : value === null ? "none" : Array.isArray(value) ? value.map(text).join(", ") || "empty" : typeof value === "boolean" ? (value ? "yes" : "no") : text(value));
+
+// What is written on each of several choices. Two that would read the same are of different types: then the text has its quotes.
+function wordsOf(offered) {
+  const word = (each) => (each === null ? "none" : typeof each === "boolean" ? (each ? "yes" : "no") : each === "" ? '""' : text(each));
+  return (each) => (typeof each === "string" && offered.some((other) => typeof other !== "string" && word(other) === word(each)) ? write(each) : word(each));
+}
+
+// A text in a list: as it is, unless it reads like something else.
+function token(value) {
+  if (typeof value !== "string") return write(value);
+  if (!value || value !== value.trim() || /\s/.test(value.replaceAll(" ", ""))) return write(value);
+  try {
+    parse(value);
+    return write(value); // it would be a number, a truth, nothing
+  } catch {
+    return value;
+  }
+}
 
 // Controls: each gives {get(errors), tell(path, message), clear(), element or fields}
 
@@ -107,6 +126,30 @@ function plainly(input) {
   return told;
 }
 
+// A field that shows less than it holds has a way to the rest, which counts as unshown until its end was in sight: see parts.js.
+function entirely(input) {
+  const more = rest("", () => {
+    input.style.setProperty("max-height", "none");
+    input.style.setProperty("height", `${input.scrollHeight + 4}px`);
+    seen();
+  });
+  const place = h("p.hint.more", more);
+  const seen = () => {
+    watch.disconnect();
+    place.remove();
+    input.dispatchEvent(new Event("more", { bubbles: true }));
+  };
+  const watch = new ResizeObserver(() => {
+    if (!input.clientHeight) return;
+    if (input.scrollHeight > input.clientHeight + 4) retext(more, `Show all ${many(input.value.length, "character")}`);
+    else seen();
+  });
+  if (!input.value) return null;
+  watch.observe(input);
+  input.addEventListener("scroll", () => input.scrollTop + input.clientHeight >= input.scrollHeight - 4 && seen());
+  return place;
+}
+
 // What every single control shares: an error text under it, and what it says of itself.
 function single(path, element, get, target = element, more = null) {
   const wrong = h("p.hint.wrong", { id: `wrong-${++numbered}`, hidden: true });
@@ -142,6 +185,19 @@ function fixed(value, path) {
   return { ...single(path, h("span.fixed.mono", icon("lock"), text(value)), () => [value, null]), still: true };
 }
 
+// A field that is not in the value is not there: its default is offered, and what is offered is not what is decided.
+function unset(given, is, was, path, context, name) {
+  const offered = "const" in is ? is.const : is.default;
+  let now = single(path, h("span.unset", h("span.dim", offered === undefined ? "not set" : "not set; its default is ", offered !== undefined && h("code", cut(write(offered), 60))), h("button.link", { type: "button", "aria-label": `Set ${name}`, onclick: () => {
+    now = control(given, offered, was, path, context, name);
+    swap(box, now.fields ? h("div.form.nested", now.element) : now.element);
+    box.querySelector("input, textarea, select, button")?.focus();
+    context.changed();
+  } }, "Set it")), () => [undefined, null]);
+  const box = h("div.unset-place", now.element);
+  return { element: box, get: (errors, typing) => now.get(errors, typing), tell: (at, message) => now.tell(at, message), clear: () => now.clear() };
+}
+
 function fields(schema, value, was, path, context) {
   const needed = new Set(schema.required ?? []);
   const inner = { ...context, depth: context.depth + 1 };
@@ -151,7 +207,9 @@ function fields(schema, value, was, path, context) {
     const name = context.layout === "stacked" || schema.verbatim ? key : title(key, is);
     const own = has(value, key) ? value[key] : undefined;
     const first = has(was, key) ? was[key] : undefined;
-    const made = kept(control(given, own === undefined ? is.default : own, first, [...path, key], inner, name), own, isObject(value));
+    const made = isObject(value) && own === undefined
+      ? unset(given, is, first, [...path, key], inner, name)
+      : kept(control(given, own === undefined ? is.default : own, first, [...path, key], inner, name), own, isObject(value));
     const told = h("span.was", { hidden: true });
     const hint = [is.description, limits(is)].filter(Boolean).join("; ");
     const element = wrapped(made, { name, layout: context.layout, needed: needed.has(key) && context.layout === "stacked", type: context.layout === "stacked" ? typeOf(given, context.root) : null, hint, told, inline: made.still });
@@ -199,6 +257,7 @@ function limits(schema) {
   if (least !== undefined && most !== undefined && most < 1e9) return `${least} to ${most}`;
   if (least !== undefined && Number(least) !== 0) return `at least ${least}`;
   if (most !== undefined && most < 1e9) return `at most ${most}`;
+  if (schema.pattern) return `it fits ${cut(schema.pattern, 80)}`;
   if (schema.maxLength) return `at most ${schema.maxLength} characters`;
   return "";
 }
@@ -217,7 +276,7 @@ function oneOf(schema, value, was, path, context, name) {
   let now = value === undefined ? schema.default : value;
   const named = schema.nullable ? [...schema.enum.filter((each) => each !== null), null] : schema.enum;
   const offered = value === undefined || named.some((each) => same(each, value)) ? named : [...named, value];
-  const says = (each) => (each === null ? "none" : typeof each === "boolean" ? (each ? "yes" : "no") : text(each));
+  const says = wordsOf(offered);
   const get = () => [now, now !== undefined && !named.some((each) => same(each, now)) ? `it is one of ${named.map(says).join(", ")}` : null];
   if (offered.length > PILLS) {
     const list = h("select", { "aria-label": name, onchange: () => { now = list.value === "" ? undefined : offered[Number(list.value)]; context.changed(); } },
@@ -233,30 +292,23 @@ function oneOf(schema, value, was, path, context, name) {
   return single(path, box, get);
 }
 
+// Some of a few: those that are chosen come first, each as often and in the order in which the list has them.
 function someOf(schema, named, value, was, path, context, name) {
   const given = Array.isArray(value) ? value : [];
-  const now = new Set(given.map((each) => write(each)));
-  const before = new Set((Array.isArray(was) ? was : []).map((each) => write(each)));
-  const offered = [...named, ...given.filter((each) => !named.some((one) => same(one, each)))];
+  const now = [...given];
+  const had = (each) => Array.isArray(was) && was.some((one) => same(one, each));
+  const offered = [...named, ...given.filter((each, at) => ![...named, ...given.slice(0, at)].some((one) => same(one, each)))];
+  const says = wordsOf(offered);
   const box = h("div.pills", { role: "group", "aria-label": name, tabIndex: -1 });
-  const draw = () => swap(box, offered.map((each) => {
-    const key = write(each);
-    const is = now.has(key);
-    const had = was !== undefined && before.has(key);
-    return h("button.pick-pill", { type: "button", "aria-pressed": String(is), class: is ? (had || was === undefined ? "on" : "on new") : had ? "off gone" : "off", onclick: (event) => {
-      const at = [...box.children].indexOf(event.currentTarget);
-      is ? now.delete(key) : now.add(key);
-      draw();
-      box.children[at].focus();
-      context.changed();
-    } }, icon(is ? "check" : had ? "cross" : "plus"), text(each));
-  }));
+  const pill = (each, is, does) => h("button.pick-pill", { type: "button", "aria-pressed": String(is), class: is ? (had(each) || was === undefined ? "on" : "on new") : had(each) ? "off gone" : "off", onclick: () => {
+    does();
+    draw();
+    box.children[Math.max(now.findLastIndex((one) => same(one, each)), 0)]?.focus();
+    context.changed();
+  } }, icon(is ? "check" : had(each) ? "cross" : "plus"), says(each));
+  const draw = () => swap(box, now.map((each, at) => pill(each, true, () => now.splice(at, 1))), offered.filter((each) => !now.some((one) => same(one, each))).map((each) => pill(each, false, () => now.push(each))));
   draw();
-  const get = () => {
-    const list = [...given, ...offered.filter((each) => !given.some((one) => same(one, each)))].filter((each) => now.has(write(each)));
-    return [list, sized(list, schema)];
-  };
-  return single(path, box, get);
+  return single(path, box, () => [[...now], sized(now, schema)]);
 }
 
 function sized(list, schema) {
@@ -296,7 +348,8 @@ function beyond(found, schema) {
 
 function number(schema, value, path, context, name) {
   const whole = schema.type === "integer";
-  const input = h(text(value).length > 8 ? "input.text" : "input.text.short", { type: "text", inputmode: whole ? "numeric" : "decimal", value: text(value), autocomplete: "off", "aria-label": name, oninput: context.changed });
+  const length = text(value).length;
+  const input = h(length > 24 ? "textarea" : length > 8 ? "input.text" : "input.text.short", { ...(length > 24 ? { rows: 1 } : { type: "text" }), inputmode: whole ? "numeric" : "decimal", value: text(value), autocomplete: "off", "aria-label": name, oninput: context.changed });
   const get = () => {
     const typed = input.value.trim().replace(/(?<=\d),(?=\d{3}\b)/g, "");
     if (!typed) return [schema.nullable ? null : undefined, null];
@@ -306,7 +359,7 @@ function number(schema, value, path, context, name) {
     if (!isWhole(found) && !Number.isFinite(Number(found))) return [undefined, "it is larger than any number with a fraction can be"];
     return [found, beyond(found, schema)];
   };
-  if (!whole || context.layout === "stacked" || text(value).length > 6) return single(path, input, get);
+  if (!whole || context.layout === "stacked" || length > 6) return single(path, input, get, input, length > 24 && entirely(input));
   const step = (by) => {
     const from = /^-?\d+$/.test(input.value.trim()) ? BigInt(input.value.trim()) : 0n;
     const to = from + BigInt(by);
@@ -321,26 +374,19 @@ function words(schema, value, path, context, name) {
   if (schema.format === "date" || schema.format === "date-time") return moments(schema, value, path, context, name);
   const length = text(value).length;
   const long = length > 60 || text(value).includes("\n");
+  const nothing = value === "" ? "empty text" : schema.nullable || value === null ? "none" : undefined; // what it is without a character
   const input = context.layout === "stacked" && !long
-    ? h("input.text", { type: "text", value: text(value), "aria-label": name, autocomplete: "off", placeholder: schema.nullable ? "none" : undefined, oninput: context.changed })
-    : h("textarea", { rows: long ? Math.min(Math.max(3, Math.ceil(length / 60), text(value).split("\n").length), 12) : 1, value: text(value), "aria-label": name, placeholder: schema.nullable || value === null ? "none" : undefined, oninput: context.changed });
+    ? h("input.text", { type: "text", value: text(value), "aria-label": name, autocomplete: "off", placeholder: nothing, oninput: context.changed })
+    : h("textarea", { rows: long ? Math.min(Math.max(3, Math.ceil(length / 60), text(value).split("\n").length), 12) : 1, value: text(value), "aria-label": name, placeholder: nothing, oninput: context.changed });
   const untouched = value === undefined || value === null;
   return single(path, input, () => {
     const typed = input.value;
     if (!typed && untouched) return [schema.nullable ? null : schema.default, null];
-    if (!typed && schema.nullable) return [null, null];
+    if (!typed && schema.nullable && value !== "") return [null, null];
     if (schema.minLength && [...typed].length < schema.minLength) return [typed, `at least ${schema.minLength} characters`];
     if (schema.maxLength !== undefined && [...typed].length > schema.maxLength) return [typed, `at most ${schema.maxLength} characters`];
-    return [typed, schema.pattern && !fits(schema.pattern, typed) ? `it does not fit ${schema.pattern}` : null];
-  }, input, plainly(input));
-}
-
-function fits(pattern, typed) {
-  try {
-    return new RegExp(pattern, "u").test(typed);
-  } catch {
-    return true; // a pattern that a browser does not know: the server looks at it
-  }
+    return [typed, null]; // a pattern is the server's to look for: there are some that a browser never comes to the end of
+  }, input, [entirely(input), plainly(input)]);
 }
 
 // A date, or a moment where this computer is; sent with its zone, so that it means the same everywhere. One that has no zone stays so.
@@ -379,7 +425,7 @@ function tags(schema, items, value, path, context, name) {
     input.focus();
     context.changed();
   };
-  const draw = () => swap(box, now.map((each, at) => h("span.token", text(each), h("button", { type: "button", "aria-label": `Take ${text(each)} out`, onclick: () => { now.splice(at, 1); draw(); input.focus(); context.changed(); } }, icon("cross")))), input);
+  const draw = () => swap(box, now.map((each, at) => h("span.token", token(each), h("button", { type: "button", "aria-label": `Take ${token(each)} out`, onclick: () => { now.splice(at, 1); draw(); input.focus(); context.changed(); } }, icon("cross")))), input);
   input.addEventListener("keydown", (event) => {
     if (event.key === "Enter" || event.key === ",") {
       event.preventDefault();
@@ -432,7 +478,7 @@ function raw(schema, value, path, context, name) {
     } catch (error) {
       return [undefined, `it is no JSON: ${error.message}`];
     }
-  }, input, plainly(input));
+  }, input, [entirely(input), plainly(input)]);
 }
 
 const MOST_PAIRS = 50;

@@ -2,7 +2,7 @@
 
 import { h, path, put, s, swap } from "./dom.js";
 import { icon } from "./icons.js";
-import { isNumber, write } from "./json.js";
+import { isNumber, same, write } from "./json.js";
 import { isId } from "./text.js";
 import { dollars, exact, flat, many, ms, tone, word } from "./say.js";
 import { strand } from "./strand.js";
@@ -128,8 +128,8 @@ const LONGEST = 400;
 const LONGEST_LINE = 10_000;
 const MOST_AT_ONCE = 2_000; // values of a tree that is open
 
-// What stands for something that is not on the page yet, and puts it there. `unshown` counts those that are left.
-const rest = (text, shows) => h("button.link", { type: "button", data: { more: "" }, onclick: shows }, text);
+/** What stands for something that is not on the page yet, and puts it there. `unshown` counts those that are left. */
+export const rest = (text, shows) => h("button.link", { type: "button", data: { more: "" }, onclick: shows }, text);
 
 /** How much of what is in an element has to be asked for before it can be read. */
 export const unshown = (element) => element.querySelectorAll("[data-more]").length;
@@ -178,13 +178,14 @@ function longText(text, most, as = JSON.stringify) {
   return made;
 }
 
-/** A value as people read it: a text as text, a list of like objects as a table, all else as a tree. */
-export function value(given, { open = false } = {}) {
-  if (typeof given === "string") return prose(given);
+/** A value as people read it: a text as text, a list of like objects as a table, all else as a tree. With `exact` a text is shown as it is,
+ * for those who decide about it. */
+export function value(given, { open = false, exact = false } = {}) {
+  if (typeof given === "string") return exact ? verbatim(given) : prose(given);
   if (Array.isArray(given) && given.length > 1 && given.length <= 100 && given.every((each) => isBranch(each) && !Array.isArray(each))) {
     const keys = Object.keys(given[0]);
-    const alike = keys.length && keys.length <= 6 && given.every((each) => Object.keys(each).join("\n") === keys.join("\n") && !Object.values(each).some(isBranch));
-    if (alike) return h("div.scrolls", table(keys, given.map((each) => keys.map((key) => (each[key] === null ? h("span.dim", "null") : String(each[key]))))));
+    const alike = keys.length && keys.length <= 6 && given.every((each) => same(Object.keys(each), keys) && !Object.values(each).some(isBranch));
+    if (alike) return h("div.scrolls", table(keys.map((key) => [key, "exact"]), given.map((each) => keys.map((key) => tree(each[key], { open })))));
   }
   return h("div.json", tree(given, { open }));
 }
@@ -195,6 +196,23 @@ function row(tag, text) {
   const made = h(tag, text.slice(0, LONGEST_LINE), "… ");
   made.append(rest(`${(text.length - LONGEST_LINE).toLocaleString("en")} more characters in this line`, () => swap(made, text)));
   return made;
+}
+
+const MOST_LINES = 2_000;
+
+/** A text as it is: every line, empty or not, with every blank in it. */
+export function verbatim(text) {
+  const lines = text.split("\n");
+  const made = h("div.verbatim");
+  const fill = (from) => {
+    put(made, lines.slice(from, from + MOST_LINES).map((each) => row("p", each)));
+    if (lines.length > from + MOST_LINES) {
+      const more = rest(`${(lines.length - from - MOST_LINES).toLocaleString("en")} more lines`, () => { more.remove(); fill(from + MOST_LINES); });
+      made.append(more);
+    }
+  };
+  fill(0);
+  return text ? made : h("div.json", tree(text));
 }
 
 /** A text with its headings, lists and code set apart; nothing in it is ever read as markup. */

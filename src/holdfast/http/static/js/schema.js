@@ -1,7 +1,9 @@
 // Schemas in words: what a JSON schema comes to, its type as people write it, and a value of it in a few words.
 
 import { isNumber, write } from "./json.js";
-import { dollars } from "./say.js";
+
+/** Money that somebody decides about: every digit of it, as it is written. */
+export const money = (usd) => String(usd).replace(/^-?/, (sign) => `${sign}$`);
 
 /** A schema without detours: references and unions of one kind are followed, and what may be null says so. */
 export function plain(schema, root, depth = 0) {
@@ -51,7 +53,7 @@ export function brief(schema, value, most = 34) {
     if ("const" in of || now === null || now === undefined) return [];
     const word = key.replaceAll("_", " ");
     if (Array.isArray(now)) return now.length && now.every((each) => typeof each === "string") ? [now.join(", ")] : [];
-    if (isNumber(now)) return [key === "usd" ? dollars(Number(now)) : /s$/.test(word) ? `${now} ${word}` : `${word} ${now}`];
+    if (isNumber(now)) return [key === "usd" ? money(now) : /s$/.test(word) ? `${now} ${word}` : `${word} ${now}`];
     if (typeof now === "boolean") return now ? [word] : [];
     return of.enum ? [now] : [];
   });

@@ -68,10 +68,8 @@ export function open(context) {
   const show = (item, form) => {
     shown?.close();
     shown = new Question(item, { narrow, form, say: context.say, keys: letters, back: alone ? null : get("mine") > 0 ? `${get("mine")} for you` : "Approvals", done: (now_, how) => {
-      if (how !== "renew") {
-        toast(now_.status === "open" && how === "approve" ? `You agreed. ${counted(now_)}` : (DID[how] ?? "Done"));
-        list();
-      }
+      toast(now_.status === "open" && how === "approve" ? `You agreed. ${counted(now_)}` : (DID[how] ?? "Done"));
+      list();
       show(now_, form);
     } });
     context.title(item.question.slice(0, 60));
@@ -100,8 +98,16 @@ export function open(context) {
       heard();
       shown?.close();
     },
+    redraw(next) {
+      narrow = next.narrow;
+      const focused = document.activeElement;
+      shown?.redraw(narrow);
+      draw();
+      list();
+      if (element.contains(focused)) focused.focus(); // what is moved loses it
+      return true;
+    },
     changed(next) {
-      if (next.narrow !== narrow) return false;
       const before = params.id;
       params = next.params;
       if (narrow || alone) draw();

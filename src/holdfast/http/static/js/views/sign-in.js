@@ -5,6 +5,7 @@ import { read, write } from "../api.js";
 import { brand } from "../icons.js";
 import { button, problem } from "../parts.js";
 import { set } from "../store.js";
+import { ago } from "./approvals/kinds.js";
 
 // What to do about a credential that is not good; what the server says is for programs.
 const HINTS = {
@@ -22,6 +23,10 @@ export function open({ query, go }) {
   const field = h("input.text", { type: "password", id: "token", autocomplete: "off", spellcheck: "false", autocapitalize: "none", placeholder: "holdfast_…" });
   const enter = button("Sign in", { kind: "primary", type: "submit" });
 
+  let before = null; // who is in already
+  const inside = /^(?!\/\/)(?!.*:\/\/)(?!sign-in)/.test(to) ? to : "";
+  const goOn = () => go(inside || new URL(document.baseURI).pathname, { replace: true });
+
   const begin = async (credential) => {
     swap(wrong);
     enter.disabled = true;
@@ -36,8 +41,23 @@ export function open({ query, go }) {
     }
     field.value = "";
     set({ me: null });
-    const inside = /^(?!\/\/)(?!.*:\/\/)(?!sign-in)/.test(to) ? to : "";
-    go(inside || new URL(document.baseURI).pathname, { replace: true });
+    if (before) location.replace(new URL(inside, document.baseURI)); // nothing that was read for somebody else stays
+    else goOn();
+  };
+
+  // A link is for one person. It is used at once where nobody is in, or the same person by another link; else one chooses.
+  const follow = async (link) => {
+    const [looked, me] = await Promise.all([write("session", { look: link }), read("api/me")]);
+    before = me.ok ? me.data : null;
+    const stay = before && button(`Go on as ${before.name}`, { onclick: () => goOn() });
+    if (!looked.ok) return swap(wrong, problem({ ...looked.error, hint: looked.status === 401 ? HINTS.link : looked.error.hint }), stay);
+    const { name, decides, changed } = looked.data;
+    if (before && !before.question && before.name === name) return goOn();
+    if (decides && (!before || before.name === name)) return begin({ link });
+    swap(wrong, h("div.told", { role: "status" },
+      !decides && [h("p.strong", "This link decides no more: ", changed ? `${changed.by} changed the value ${ago(changed.at)}` : "the value was changed", ". It was for what was shown before."), h("p.dim", "Ask whoever sent it for another, which is for the value as it is now. You can look at it with this one.")],
+      before && before.name !== name && h("p.strong", `This link is for ${name}, and you are signed in as ${before.name}.`),
+      h("div.told-acts", stay, button(`${decides ? "Go on" : "Look at it"} as ${name}`, { kind: before ? "" : "primary", onclick: () => begin({ link }) }))));
   };
 
   const form = h("form", { novalidate: true, onsubmit: (event) => {
@@ -56,7 +76,7 @@ export function open({ query, go }) {
   offer();
   if (fragment.get("problem")) swap(wrong, problem({ code: "unauthorized", message: fragment.get("problem"), hint: "Sign in again below. If that says the same, show it to whoever runs this server." })); // of a provider
   if (fragment.get("code")) begin({ code: fragment.get("code") });
-  else if (fragment.get("link")) begin({ link: fragment.get("link") });
+  else if (fragment.get("link")) follow(fragment.get("link"));
   else if (/^approvals\/./.test(to) && !fragment.get("problem")) swap(wrong, h("div.told", { role: "status" }, h("p.strong", "This question is for who is signed in, or has its link."), h("p.dim", "A link is good for one decision, and ends with #link=…. If you came by one, it was used, or a part of it is missing. ", HINTS.link)));
   return { element: h("section.sign-in", brand(), h("h1", "Sign in to Holdfast"), wrong, ways) };
 }

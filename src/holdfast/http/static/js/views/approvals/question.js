@@ -5,8 +5,8 @@ import { read, write } from "../../api.js";
 import { diff, outlined } from "../../diff.js";
 import { same, write as json } from "../../json.js";
 import { ask, button, choice, copied, facts, ghosts, icon, problem, runLink, strand, tree, unfold, unshown, value as shownValue, who } from "../../parts.js";
-import { brief } from "../../schema.js";
-import { dollars, exact, ms, now, seconds, spoken } from "../../say.js";
+import { brief, money } from "../../schema.js";
+import { exact, ms, now, seconds, spoken } from "../../say.js";
 import { get, may } from "../../store.js";
 import { cut, poses } from "../../text.js";
 import { ago, counted, ended, forWhom, isChanged, kindOf, otherwise, saidBy, verdict, voices } from "./kinds.js";
@@ -15,19 +15,19 @@ import { ago, counted, ended, forWhom, isChanged, kindOf, otherwise, saidBy, ver
  * a phone; `form` makes forms; `done` is called when it was decided. */
 export class Question {
   constructor(item, { narrow, back, done, form, keys, say }) {
-    Object.assign(this, { item, narrow, back, done, say, makes: form, kind: kindOf(item), shows: "form", note: "", trouble: null, theirs: null });
+    Object.assign(this, { item, narrow, back, done, say, makes: form, kind: kindOf(item), shows: "form", note: "", trouble: null, theirs: null, compare: null });
     this.mine = item.data;
     this.left = h("span.q-left");
     this.head = h("header.q-head");
     this.top = h("div.q-trouble");
-    this.shown = h("section.q-shown", { onclick: () => this.#seen() });
+    this.shown = h("section.q-shown", { onclick: () => this.#seen(), onmore: () => this.#seen() });
     this.change = h("section.q-change");
     this.past = h("section.q-past", { hidden: true });
     this.acts = h("div.q-acts", { role: "group", "aria-label": "Decide" });
     this.said = h("section.q-said");
-    const column = (...inside) => h("div.q-col", inside);
-    this.element = h("article.question", { "aria-label": "Question" },
-      h("div.q-scroll", h("div.q-wide", this.head, this.top, h("div.q-cols", narrow ? column(this.shown, this.change, this.said, this.past) : [column(this.shown, this.past), column(this.change, this.said)]))), this.acts);
+    this.columns = h("div.q-cols");
+    this.element = h("article.question", { "aria-label": "Question" }, h("div.q-scroll", h("div.q-wide", this.head, this.top, this.columns)), this.acts);
+    this.#drawColumns();
     this.#drawHead();
     this.#drawShown();
     this.#drawSaid();
@@ -43,12 +43,32 @@ export class Question {
     clearInterval(this.timer);
   }
 
+  /** Draw it for another width, or with other words for times. What was typed, and what was shown, stays as it is. */
+  redraw(narrow) {
+    this.narrow = narrow;
+    this.#drawColumns();
+    this.#drawHead();
+    this.#drawSaid();
+    this.#drawActs();
+    this.#drawPast();
+  }
+
+  #drawColumns() {
+    const column = (...inside) => h("div.q-col", inside);
+    swap(this.columns, this.narrow ? column(this.shown, this.change, this.said, this.past) : [column(this.shown, this.past), column(this.change, this.said)]);
+  }
+
   get open() {
     return this.item.status === "open";
   }
 
   get decidable() {
-    return this.open && may("decide") && this.item.mine !== false;
+    return this.open && may("decide") && this.item.mine !== false && !this.outlived;
+  }
+
+  /** Is this looked at by a link that was for another value? Then it decides nothing any more. */
+  get outlived() {
+    return Boolean(get("me").shown) && get("me").shown !== this.item.digest;
   }
 
   // Top
@@ -94,7 +114,7 @@ export class Question {
       if (writes && this.shows === "form") return this.form.element;
       const now_ = kind === "ask" && !this.open ? item.data : writes ? this.mine : item.data;
       if (now_ === null || now_ === undefined) return h("p.dim", kind === "ask" ? "Nothing is shown with it." : "Nothing is shown with it: yes or no.");
-      return this.shows === "json" ? h("div.json", tree(now_, { open: true })) : shownValue(now_, { open: true });
+      return this.shows === "json" ? h("div.json", tree(now_, { open: true })) : shownValue(now_, { open: true, exact: true });
     };
     const plain = typeof (this.mine ?? item.data) === "string" && !writes;
     swap(this.shown, h("header.sub", h("h2", title), h("span.gap"), kind !== "in_doubt" && kind !== "loop" && !plain && item.data !== null && choice([["form", writes ? "Form" : "Value"], ["json", "JSON"]], this.shows, (id) => { this.shows = id; this.#drawShown(); }, "Show as")), body());
@@ -125,6 +145,7 @@ export class Question {
     const { value, errors } = this.form.read({ typing: true });
     this.errors = errors;
     this.mine = value;
+    this.compare?.();
     this.#drawChange();
     this.#drawActs();
   }
@@ -198,6 +219,7 @@ export class Question {
     const passes = button("Pass on…", { key: narrow ? undefined : "p", kind: narrow ? "plain" : "", onclick: () => this.#passOn() });
     if (narrow) return swap(this.acts, h("div", why, h("div.q-quick", button(this.note ? "Change the note" : "Add a note", { name: "note", kind: "plain", onclick: () => this.#noted() }), passes), h("div.q-buttons", { data: { of: String(buttons.length) } }, buttons)));
     if (!this.field) this.field = h("input.text", { type: "text", placeholder: "Note, for the agent and the audit", "aria-label": "Note", maxlength: 2000, oninput: () => { this.note = this.field.value; } });
+    if (this.field.value !== this.note) this.field.value = this.note;
     const had = document.activeElement === this.field;
     swap(this.acts, h("div", why, h("div.q-by", who(get("me").name), this.field), h("div.q-buttons", passes, buttons)));
     if (had) this.field.focus();
@@ -211,6 +233,10 @@ export class Question {
   #notYours() {
     const { item } = this;
     const { name } = get("me");
+    if (this.outlived) {
+      const last = item.changes?.at(-1);
+      return `Your link decides no more: ${last ? `${last.by} changed the value ${ago(last.at)}` : "the value was changed"}, and it was for what was shown before. Ask whoever sent it for another.`;
+    }
     const passed = item.delegations.findLast((each) => each.by === name);
     if (item.not_by?.includes(name)) return `It is for ${forWhom(item, null)}, and not for you, who started it.`;
     return passed ? `You passed it on to ${passed.to} ${ago(passed.at)}. It is for ${forWhom(item, null)} now.` : `It is for ${forWhom(item, null)}, not for you.`;
@@ -228,7 +254,7 @@ export class Question {
     const data = this.changed ? { data: this.mine } : {};
     const what = brief(item.schema, this.form ? this.mine : item.data, this.narrow ? 34 : 44);
     if (kind === "budget") {
-      const more = Number(this.mine?.usd) ? `Give ${dollars(Number(this.mine.usd))} more` : `Give ${what || "more"}`;
+      const more = Number(this.mine?.usd) ? `Give ${money(this.mine.usd)} more` : `Give ${what || "more"}`;
       return [{ text: "No more…", kind: "danger", key: "d", does: sure("No more?", { decision: "deny" }, { yes: "No more", says: "No further step begins, and the agent is told.", kind: "primary danger" }) },
         { text: more, kind: "primary", key: "a", name: "check", needs: true, does: sure(`${more}?`, { decision: "approve", ...data }, { yes: more }) }];
     }
@@ -244,7 +270,7 @@ export class Question {
       this.form.show(errors);
       return;
     }
-    await this.#confirm("Send this answer?", { decision: "answer", value: value === undefined ? null : value }, { yes: "Answer", body: [shownValue(value === undefined ? null : value)] });
+    await this.#confirm("Send this answer?", { decision: "answer", value: value === undefined ? null : value }, { yes: "Answer", body: [shownValue(value === undefined ? null : value, { open: true, exact: true })] });
   }
 
   async #happened() {
@@ -327,26 +353,36 @@ export class Question {
       this.#drawActs();
       return this.say(twice ? "You have agreed already" : verdict(now_));
     }
-    if (code === "stale" && latest) {
-      const by = latest.changes?.at(-1)?.by ?? latest.votes.at(-1)?.by ?? "Somebody";
-      const take = (mine) => {
-        this.item = { ...latest, mine: this.item.mine };
-        this.mine = mine;
-        swap(this.top);
-        this.#drawShown();
-        if (this.form) this.#edited();
-        this.#drawSaid();
-        this.#drawActs();
-      };
-      const mine = this.mine;
-      const value = (title, of) => h("section", h("h3", title), h("pre.q-three", outlined(of)));
-      return swap(this.top, h("div.q-told", { role: "alert" }, icon("warn"), h("div", h("p.strong", `${by} changed it while you looked. Nothing was decided.`),
-        h("div.q-values", value("Shown to you", this.item.data), value(`${by}'s`, latest.data), this.changed && value("Yours", mine)),
-        h("div.q-take", button(`Look at ${by}'s`, { kind: "small primary", onclick: () => take(latest.data) }), this.changed && button("Keep mine", { kind: "small", onclick: () => take(mine) })))));
-    }
+    if (code === "stale" && latest) return this.#overtaken(latest, " Nothing was decided.");
     if (code === "not_allowed") return swap(this.top, h("div.q-told", { role: "alert" }, icon("lock"), h("div", h("p.strong", `It is not yours: it is for ${forWhom(latest ?? this.item, null)}.`), h("p.dim", message))));
     if (code === "expired") return swap(this.top, h("div.q-told", { role: "alert" }, icon("clock"), h("div", h("p.strong", `The time was over: ${otherwise(this.item)} held.`), h("p.dim", message))));
     swap(this.top, problem({ code, message, hint }));
+  }
+
+  // Somebody else has put another value in the place of what is shown here: the reader takes that, or keeps what was typed.
+  #overtaken(latest, more = "") {
+    const by = latest.changes?.at(-1)?.by ?? latest.votes.at(-1)?.by ?? "Somebody";
+    this.theirs = latest.digest;
+    const take = (value) => {
+      this.item = { ...latest, mine: this.item.mine };
+      this.mine = value;
+      this.compare = null;
+      swap(this.top);
+      this.#drawHead();
+      this.#drawShown();
+      if (this.form) this.#edited();
+      this.#drawSaid();
+      this.#drawActs();
+    };
+    const value = (title, of) => h("section", h("h3", title), h("pre.q-three", outlined(of)));
+    const values = h("div.q-values");
+    const takes = h("div.q-take");
+    this.compare = () => {
+      swap(values, value("Shown to you", this.item.data), value(`${by}'s`, latest.data), this.changed && value("Yours", this.mine));
+      swap(takes, button(`Look at ${by}'s`, { kind: "small primary", onclick: () => take(latest.data) }), this.changed && button("Keep mine", { kind: "small", onclick: () => take(this.mine) }));
+    };
+    this.compare();
+    swap(this.top, h("div.q-told", { role: "alert" }, icon("warn"), h("div", h("p.strong", `${by} changed it while you looked.${more}`), values, takes)));
   }
 
   /** Something happened to it: take what is new, without touching what is typed. */
@@ -358,7 +394,7 @@ export class Question {
       this.#drawSaid();
       this.#drawActs();
     } else if (item.digest !== this.item.digest && this.open) {
-      swap(this.top, h("div.q-told", { role: "status" }, icon("warn"), h("div", h("p.strong", `${item.votes.at(-1)?.by ?? "Somebody"} changed it while you looked.`), h("div.q-take", button("Look at it", { kind: "small primary", onclick: () => this.done({ ...item, mine: this.item.mine }, "renew") })))));
+      if (item.digest !== this.theirs) this.#overtaken(item); // it is told once, whatever else comes
     } else {
       this.item = { ...this.item, votes: item.votes, delegations: item.delegations, needs: item.needs };
       this.#drawHead();
