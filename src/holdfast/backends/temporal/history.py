@@ -35,6 +35,7 @@ class Found:
     questions: dict[str, ApprovalRow] = field(default_factory=dict)
     parts: dict[str, str] = field(default_factory=dict)
     inbox: list[tuple[Any, ...]] = field(default_factory=list)  # rows of it, where they are asked for
+    more: bool = False  # it has open questions that its memo does not tell
 
     @property
     def children(self) -> list[str]:
@@ -64,7 +65,7 @@ async def told(execution: WorkflowExecution) -> Found | None:
         row.status = "ready"
     _judge(row, execution)
     questions = {each["id"]: ApprovalRow(**each) for each in said["questions"]}
-    return Found(row, None, [], {} if row.status in FINISHED else questions)
+    return Found(row, None, [], {} if row.status in FINISHED else questions, more="more" in said)
 
 
 def _judge(row: RunRow, execution: WorkflowExecution) -> None:

@@ -27,11 +27,11 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.backends.temporal import history
-from holdfast.backends.temporal.address import AGENT, ARRIVE, DECIDE, RUN, Address
+from holdfast.backends.temporal.address import AGENT, ARRIVE, DECIDE, MORE, RUN, Address
 from holdfast.backends.temporal.feed import record
 from holdfast.backends.temporal.ground import first_attributes, first_memo
 from holdfast.backends.temporal.history import Found
-from holdfast.backends.temporal.moves import Moves
+from holdfast.backends.temporal.moves import Moves, unspill
 from holdfast.backends.temporal.records import Start, State, moving
 from holdfast.backends.temporal.worker import TemporalWorker
 from holdfast.errors import (
@@ -89,6 +89,7 @@ _BESIDE: Final = (
     "erase_audit", "paused_rates", "feed", "feed_lines",
 )  # fmt: skip
 _SPOKEN: Final = dict.fromkeys(("feed", "feed_lines"), "the feed of all runs")
+_STOPS: Final = ("run.pausing", "run.paused", "run.resumed", "run.retried")
 _REFUSED: Final = (
     "fleet_workers", "lost_workers", "backup", "delete", "delete_finished", "fork", "retain",
 )  # fmt: skip
@@ -297,7 +298,7 @@ class TemporalStore(Moves):
             events = await self._mirror.journal(each)
             waiting += [event.data["child"] for event in events if event.kind in ("child.started", "child.spawned")]
 
-    async def _list(self, query: str, limit: int = _LOOKED_AT) -> list[str]:
+    async def _list(self, query: str, limit: int = _LOOKED_AT) -> dict[str, Found]:
         """Bring the runs of a list into the mirror, as their memos tell of them."""
         wanted = f"WorkflowType = '{RUN}' AND ExecutionStatus != 'ContinuedAsNew' AND TaskQueue STARTS_WITH '{self.address.queue}:'"
         found: dict[str, Found] = {}
@@ -314,7 +315,7 @@ class TemporalStore(Moves):
                 self._seen.pop(run, None)
             if found:
                 await self._mirrored(_Put(list(found.values())))
-        return list(found)
+        return found
 
     # Reading
 
@@ -366,7 +367,9 @@ class TemporalStore(Moves):
         elif run is not None:
             await self._refresh_family(run)
         else:
-            await self._list(" AND HoldfastQuestions IS NOT NULL AND ExecutionStatus = 'Running'")
+            listed = await self._list(" AND HoldfastQuestions IS NOT NULL AND ExecutionStatus = 'Running'")
+            for asker in [name for name, found in listed.items() if found.more]:
+                await self._refresh(asker)
         return await super().approvals(
             run=run, approval=approval, statuses=wanted, limit=limit, after=after, at=at, only=only
         )
@@ -376,8 +379,12 @@ class TemporalStore(Moves):
         with contextlib.suppress(UnknownApproval):
             await self._refresh((await self._mirror.approval(approval)).run_id)
             return
-        for run in await self._list(f" AND HoldfastQuestions = {_quoted(approval)}"):
-            await self._refresh(run)
+        for which in (approval, MORE):
+            for run in await self._list(f" AND HoldfastQuestions = {_quoted(which)}"):
+                await self._refresh(run)
+                with contextlib.suppress(UnknownApproval):
+                    await self._mirror.approval(approval)
+                    return
 
     async def agents(self) -> Published:
         """Read what workers have published, and which of it is polled for."""
@@ -586,8 +593,8 @@ class TemporalStore(Moves):
 
     async def _is_pausing(self, run: str) -> bool:
         await self._refresh(run)
-        kinds = [event.kind for event in await self._mirror.journal(run)]
-        return "run.pausing" in kinds and "run.paused" not in kinds[kinds.index("run.pausing") :]
+        stops = [event.kind for event in await self._mirror.journal(run) if event.kind in _STOPS]
+        return stops[-1:] == ["run.pausing"]
 
     async def _retry(self, run: str, by: str, via: str) -> None:
         """Start a failed run anew, from its journal without what a retry takes out of that; then those below that failed with it.
@@ -600,26 +607,34 @@ class TemporalStore(Moves):
             await self._mirror.run(run),
             *await self._mirror.runs(root=run, limit=_LOOKED_AT, statuses=["ready"]),
         ]
-        for row in {row.id: row for row in rows if row is not None and row.status == "ready"}.values():
-            found = await self._asked(history.read(self.client, await self._must_describe(row.id)), row.id)
-            assert found is not None
-            assert found.start is not None
-            start = found.start
-            whole = await self._mirror.journal(row.id, dropped=True)
-            events = [event for event in whole if event.dropped is None]
-            children = {
-                event.data["child"]: None for event in events if event.kind in ("child.started", "child.spawned")
-            }
-            state = State(events, moving(row), dict(found.questions), dict(children), parts=found.parts)
-            state.dropped = [event for event in whole if event.dropped is not None]
-            state.row |= {"lease_epoch": row.lease_epoch, "status": "ready"}
-            for child in children:
-                state.children[child] = await self._how_it_ended(child)
-            try:
-                await self._asked(self._started(start, state.pack(), again=True))
-            except WorkflowAlreadyStartedError:
-                raise RunActive(f"run {row.id!r} was retried by somebody else meanwhile") from None
-            self._seen.pop(row.id, None)
+        ready = {row.id: row for row in rows if row is not None and row.status == "ready"}
+        try:
+            for start, packed in [await self._ready_anew(row) for row in ready.values()]:
+                try:
+                    await self._asked(self._started(start, packed, again=True))
+                except WorkflowAlreadyStartedError:
+                    raise RunActive(f"run {start.row.id!r} was retried by somebody else meanwhile") from None
+        finally:
+            for each in ready:
+                self._forget_seen(each)  # the mirror says what is to be, and not what is
+
+    async def _ready_anew(self, row: RunRow) -> tuple[Start, bytes]:
+        """Make what a failed run starts anew with, or refuse: it may be too much for a payload."""
+        found = await self._asked(history.read(self.client, await self._must_describe(row.id)), row.id)
+        assert found is not None
+        assert found.start is not None
+        whole = await self._mirror.journal(row.id, dropped=True)
+        await unspill(self._mirror, whole)
+        events = [event for event in whole if event.dropped is None]
+        children = {event.data["child"]: None for event in events if event.kind in ("child.started", "child.spawned")}
+        state = State(events, moving(row), dict(found.questions), dict(children), parts=found.parts)
+        state.dropped = [event for event in whole if event.dropped is not None]
+        state.row |= {"lease_epoch": row.lease_epoch, "status": "ready"}
+        for child in children:
+            state.children[child] = await self._how_it_ended(child)
+        packed = state.pack()
+        self._check_fits(found.start, packed)
+        return found.start, packed
 
     async def _must_describe(self, run: str) -> WorkflowExecutionDescription:
         described = await self._described(run)
@@ -672,7 +687,7 @@ class TemporalStore(Moves):
                 return now
             (count(self.clock.now(), now, ballot) if to is None else delegated(self.clock.now(), now, to, ballot))
             raise _error(answer)
-        decided = ApprovalRow(**answer)
+        decided = ApprovalRow(**{**answer, "shown": row.shown})
         if self.side is not None:
             with contextlib.suppress(HoldfastError):
                 at = self.clock.now()
