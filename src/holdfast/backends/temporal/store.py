@@ -14,7 +14,7 @@ import contextlib
 import json
 import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, Final, NoReturn, ParamSpec, TypeVar
 
@@ -89,7 +89,6 @@ _BESIDE: Final = (
     "erase_audit", "paused_rates", "feed", "feed_lines",
 )  # fmt: skip
 _SPOKEN: Final = dict.fromkeys(("feed", "feed_lines"), "the feed of all runs")
-_STOPS: Final = ("run.pausing", "run.paused", "run.resumed", "run.retried")
 _REFUSED: Final = (
     "fleet_workers", "lost_workers", "backup", "delete", "delete_finished", "fork", "retain",
 )  # fmt: skip
@@ -105,7 +104,7 @@ class TemporalStore(Moves):
         self.url, self.address, self.inputs = address.url, address, address.inputs
         self.side = side  # a database beside the cluster
         self._client: Client | None = None
-        self._seen: dict[str, tuple[str, int, str, bool]] = {}
+        self._seen: dict[str, _Seen] = {}
         self._turn = asyncio.Lock()
         self._news = Rounds(self._tell)
         self._published: tuple[float, Published] | None = None
@@ -240,7 +239,7 @@ class TemporalStore(Moves):
                         raise error.__cause__ from None
                     raise
         except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND:
+            if run and _is_missing(error):
                 raise UnknownRun(f"there is no run {run!r} in {self.url}") from None
             raise StoreUnavailable(f"the cluster at {self.url!r} did not answer: {error}") from error
         except TimeoutError:
@@ -272,18 +271,20 @@ class TemporalStore(Moves):
             status = "" if described.status is None else described.status.name
             mark = (described.run_id or "", described.history_length, status)
             known = self._seen.get(run)
-            if known is not None and known[:3] == mark and (known[3] or not whole):
+            if known is not None and known.mark == mark and (known.whole or not whole):
                 return None
             self._news.hurry()
             over = status not in ("RUNNING", "")
             short = described.history_length <= _SHORT and not looks_again.get()
             whole = whole or over or short
-            found = None if whole else await history.told(described)
-            if found is None or not found.row.input:  # the memo has no long arguments
+            found = None if whole else await self._asked(history.told(self.client, described), run)
+            if (
+                found is None or not found.row.input or found.more
+            ):  # the memo has no long arguments, and not every question
                 whole, found = True, await self._asked(history.read(self.client, described), run)
             if found is not None:
                 await self._mirrored(_Put([found]))
-                self._seen[run] = (*mark, whole)
+                self._seen[run] = _Seen(mark, whole, found.row)
             return found
 
     async def _refresh_family(self, run: str) -> None:
@@ -298,24 +299,34 @@ class TemporalStore(Moves):
             events = await self._mirror.journal(each)
             waiting += [event.data["child"] for event in events if event.kind in ("child.started", "child.spawned")]
 
-    async def _list(self, query: str, limit: int = _LOOKED_AT) -> dict[str, Found]:
+    async def _list(self, query: str, limit: int = _LOOKED_AT) -> None:
         """Bring the runs of a list into the mirror, as their memos tell of them."""
         wanted = f"WorkflowType = '{RUN}' AND ExecutionStatus != 'ContinuedAsNew' AND TaskQueue STARTS_WITH '{self.address.queue}:'"
         found: dict[str, Found] = {}
 
         async def look() -> None:
             async for execution in self.client.list_workflows(f"{wanted}{query}", page_size=500, limit=limit):
-                told = None if execution.id in found else await history.told(execution)
+                told = None if execution.id in found else await history.told(self.client, execution)
                 if told is not None:
                     found[execution.id] = told
 
         await self._asked(look())
         async with self._turn:
-            for run in found:
-                self._seen.pop(run, None)
-            if found:
-                await self._mirrored(_Put(list(found.values())))
-        return found
+            new = [each for each in found.values() if not each.more and self._is_news(each.row)]
+            for each in new:
+                self._seen.pop(each.row.id, None)
+            if new:
+                await self._mirrored(_Put(new))
+        for run in [run for run, each in found.items() if each.more]:
+            await self._refresh(run)
+
+    def _is_news(self, told: RunRow) -> bool:
+        """Does a list say what the mirror does not? The index is a moment behind, and others may be reading what the mirror has."""
+        known = self._seen.get(told.id)
+        if known is None or (told.updated_at or 0) > (known.row.updated_at or 0):
+            return True
+        as_known = (told.status, told.waits_for) == (known.row.status, known.row.waits_for)
+        return told.updated_at == known.row.updated_at and not as_known
 
     # Reading
 
@@ -367,9 +378,7 @@ class TemporalStore(Moves):
         elif run is not None:
             await self._refresh_family(run)
         else:
-            listed = await self._list(" AND HoldfastQuestions IS NOT NULL AND ExecutionStatus = 'Running'")
-            for asker in [name for name, found in listed.items() if found.more]:
-                await self._refresh(asker)
+            await self._list(" AND HoldfastQuestions IS NOT NULL AND ExecutionStatus = 'Running'")
         return await super().approvals(
             run=run, approval=approval, statuses=wanted, limit=limit, after=after, at=at, only=only
         )
@@ -380,11 +389,24 @@ class TemporalStore(Moves):
             await self._refresh((await self._mirror.approval(approval)).run_id)
             return
         for which in (approval, MORE):
-            for run in await self._list(f" AND HoldfastQuestions = {_quoted(which)}"):
+            for run in await self._askers(which):
                 await self._refresh(run)
                 with contextlib.suppress(UnknownApproval):
                     await self._mirror.approval(approval)
                     return
+
+    async def _askers(self, question: str) -> list[str]:
+        """Find runs by a question of theirs: by any of their executions, because the index may have the last one later."""
+        ours = f"WorkflowType = '{RUN}' AND TaskQueue STARTS_WITH '{self.address.queue}:'"
+        found: dict[str, None] = {}
+
+        async def look() -> None:
+            query = f"{ours} AND HoldfastQuestions = {_quoted(question)}"
+            async for execution in self.client.list_workflows(query, limit=_LOOKED_AT):
+                found[execution.id] = None
+
+        await self._asked(look())
+        return list(found)
 
     async def agents(self) -> Published:
         """Read what workers have published, and which of it is polled for."""
@@ -592,9 +614,8 @@ class TemporalStore(Moves):
             ) from None
 
     async def _is_pausing(self, run: str) -> bool:
-        await self._refresh(run)
-        stops = [event.kind for event in await self._mirror.journal(run) if event.kind in _STOPS]
-        return stops[-1:] == ["run.pausing"]
+        described = await self._described(run)
+        return described is not None and await self._asked(history.is_pausing(self.client, described), run)
 
     async def _retry(self, run: str, by: str, via: str) -> None:
         """Start a failed run anew, from its journal without what a retry takes out of that; then those below that failed with it.
@@ -663,23 +684,8 @@ class TemporalStore(Moves):
         """Say something to a question. The run counts it; what it refuses is told in the words of the rule, which is here too."""
         row = await self.approval(approval)
         said = {**asdict(ballot), "value": ballot.value and _whole(ballot.value, blobs)}
-        handle = self.client.get_workflow_handle(row.run_id)
         asked = {"question": approval, "ballot": said, "to": to}
-        try:
-            answer = await self._asked(
-                handle.execute_update(
-                    DECIDE,
-                    asked,
-                    id=ballot.id,
-                    result_type=dict,
-                    rpc_timeout=timedelta(seconds=write_limit.get() or 30.0),
-                ),
-                row.run_id,
-            )
-        except UnknownRun:
-            answer = {"error": "RunFinished", "message": f"question {approval!r} is closed: its run has ended"}
-        except (WorkflowUpdateRPCTimeoutOrCancelledError, StoreUnavailable) as error:
-            raise Unconfirmed(f"no worker answered for run {row.run_id!r}: {error}") from error
+        answer = await self._answer(row.run_id, asked, ballot.id)
         self._news.hurry()
         if "error" in answer:
             now = await self.approval(approval)
@@ -694,6 +700,51 @@ class TemporalStore(Moves):
                 what = count(at, row, ballot) if to is None else delegated(at, row, to, ballot)
                 await self._note(row.run_id, what.by, what.via, what.action, what.data, decided.data or decided.shown)
         return decided
+
+    async def _answer(self, run: str, asked: dict[str, Any], request: str) -> dict[str, Any]:
+        """Have a run answer what a person says. It goes on in another execution now and then, and few may ask it at once."""
+        handle, loop, limit_s = (
+            self.client.get_workflow_handle(run),
+            asyncio.get_running_loop(),
+            write_limit.get() or 30.0,
+        )
+        end = loop.time() + limit_s
+        while True:
+            update = handle.execute_update(
+                DECIDE, asked, id=request, result_type=dict, rpc_timeout=timedelta(seconds=limit_s)
+            )
+            try:
+                answer: dict[str, Any] = await self._asked(update, run)
+                return answer
+            except UnknownRun as error:
+                problem: Exception = error
+                described = await self._described(run)
+                if described is None or described.status is None or described.status.name != "RUNNING":
+                    message = f"question {asked['question']!r} is closed: its run has ended"
+                    return {"error": "RunFinished", "message": message}
+            except (WorkflowUpdateRPCTimeoutOrCancelledError, StoreUnavailable) as error:
+                cause, problem = error.__cause__, error
+                if not isinstance(cause, RPCError) or cause.status != RPCStatusCode.RESOURCE_EXHAUSTED:
+                    raise Unconfirmed(f"no worker answered for run {run!r}: {error}") from error
+            if loop.time() > end:
+                raise Unconfirmed(f"no worker answered for run {run!r}: {problem}") from problem
+            await asyncio.sleep(_SOONEST_S)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What the mirror has of a run: its workflow as it was, whether with the journal, and its row."""
+
+    mark: tuple[str, int, str]
+    whole: bool
+    row: RunRow
+
+
+def _is_missing(error: RPCError) -> bool:
+    """Is there no such workflow? A server that starts does not know its namespaces for a moment, and says so in the same way."""
+    details = () if error.grpc_status is None else error.grpc_status.details
+    of_namespace = any(each.type_url.endswith("NamespaceNotFoundFailure") for each in details)
+    return error.status == RPCStatusCode.NOT_FOUND and not of_namespace
 
 
 def _error(answer: Mapping[str, str]) -> HoldfastError:
