@@ -189,20 +189,24 @@ async def is_pausing(client: Client, described: WorkflowExecutionDescription) ->
             if signal.signal_name == ARRIVE:
                 found.append(("signal", None, signal.input.payloads[0]))
             for what, _, payload in found:
-                (value,) = await client.data_converter.decode([payload]) if what in _STOPPING else (None,)
-                if what == "state":
-                    state = State.unpack(value)
-                    kinds = [each.kind for each in (*state.events, *state.signals)]
-                elif what == "signal":
-                    kinds = [value["kind"]]
-                else:
-                    kinds = [piece[1] for piece in value or () if piece[0] not in _BESIDE]
+                kinds = await _kinds(client, what, payload) if what in _STOPPING else []
                 last = next((kind for kind in reversed(kinds) if kind in _STOPS), None)
                 if last is not None:
                     return last == "run.pausing"
         if not page.next_page_token:
             return False
         asked.next_page_token = page.next_page_token
+
+
+async def _kinds(client: Client, what: str, payload: Payload) -> list[str]:
+    """Read the kinds of what a payload records or carries, in order."""
+    value: Any = (await client.data_converter.decode([payload]))[0]
+    if what == "signal":
+        return [value["kind"]]
+    if what == "state":
+        state = State.unpack(value)
+        return [*(event.kind for event in state.events), *(signal.kind for signal in state.signals)]
+    return [piece[1] for piece in value if piece[0] not in _BESIDE]
 
 
 @dataclass(slots=True)
