@@ -1,4 +1,4 @@
-"""Replay every history of a cluster in this process, under whatever hash seed it has: `python -m tests.grounds.replay URL`."""
+"""Replay every history of a cluster, or of one `?queue=`, under whatever hash seed it has: `python -m tests.grounds.replay URL`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import sys
 
 from temporalio.worker import Replayer
-from tests.grounds import canonical, neighbour, scenes
+from tests.grounds import canonical, loads, neighbour, scenes
 
 from holdfast.backends.temporal.address import RUN, Address
 from holdfast.backends.temporal.worker import House
@@ -20,7 +20,7 @@ async def replay(url: str) -> tuple[int, list[str]]:
     """Count the histories that were replayed, and tell which of them diverged."""
     address = Address.of(url)
     client = await address.connect()
-    house = House(address, Served(specs_of([canonical, neighbour, scenes])), Settings(), "replay")
+    house = House(address, Served(specs_of([canonical, neighbour, scenes, loads])), Settings(), "replay")
     replayer = Replayer(
         workflows=[RunWorkflow],
         workflow_runner=Runner(house),
@@ -28,7 +28,8 @@ async def replay(url: str) -> tuple[int, list[str]]:
         namespace=address.namespace,
     )
     wrong, count = [], 0
-    async for execution in client.list_workflows(f"WorkflowType = '{RUN}'"):
+    own = f" AND TaskQueue STARTS_WITH '{address.queue}:'" if "queue=" in url else ""
+    async for execution in client.list_workflows(f"WorkflowType = '{RUN}'{own}"):
         history = await client.get_workflow_handle(execution.id, run_id=execution.run_id).fetch_history()
         result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
         count += 1

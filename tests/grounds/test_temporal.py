@@ -11,6 +11,16 @@ import pytest
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import FunctionModel
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import WorkflowTaskFailedCause
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import (
+    DeleteWorkflowExecutionRequest,
+    PollWorkflowTaskQueueRequest,
+    RespondWorkflowTaskFailedRequest,
+)
+from temporalio.client import Client
+from temporalio.service import RPCError
 from tests.grounds import scenes
 from tests.grounds.test_kills import ROOT, Fleet
 from tests.temporal import cluster, temporal_url  # noqa: F401 - fixtures
@@ -55,6 +65,13 @@ async def is_rated() -> None:
 async def talks() -> str:
     async with holdfast.conversation("user-1"):
         return "said"
+
+
+@holdfast.agent
+async def asks_beside(steps: int) -> int:
+    async with asyncio.TaskGroup() as both:
+        both.create_task(holdfast.approve("Send it?"))
+        return sum([len(await scenes.work("x")) for _ in range(steps)])
 
 
 def scripted(messages, info):
@@ -141,6 +158,117 @@ async def test_a_run_that_an_operator_ends_is_cancelled(temporal_url):  # noqa: 
         await hf.store.client.get_workflow_handle(run.id).terminate()
         with pytest.raises(holdfast.RunCancelled, match="terminated on Temporal"):
             await run.result(timeout="30s")
+
+
+@pytest.mark.slow
+async def test_a_run_that_the_server_ends_has_failed_and_says_why(temporal_url):  # noqa: F811
+    """A worker that could not send its answer says so, and the server ends the workflow."""
+    async with holdfast.open(temporal_url) as hf:
+        run = await hf.start(scenes.sequential, 1)
+        client, queue = hf.store.client, hf.store.address.task_queue("sequential", None, "default")
+        polled = PollWorkflowTaskQueueRequest(namespace=client.namespace, task_queue=TaskQueue(name=queue))
+        task = await client.workflow_service.poll_workflow_task_queue(polled)
+        cause = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_GRPC_MESSAGE_TOO_LARGE
+        await client.workflow_service.respond_workflow_task_failed(
+            RespondWorkflowTaskFailedRequest(namespace=client.namespace, task_token=task.task_token, cause=cause)
+        )
+        with pytest.raises(holdfast.RunFailed, match=r"the server terminated the workflow: .*GrpcMessageTooLarge"):
+            await run.result(timeout="30s")
+        assert (await run.info()).status == "failed"
+        while [each.status for each in await hf.runs()] != ["failed"]:
+            await asyncio.sleep(0.1)  # the index of the cluster is a moment behind
+
+
+@pytest.mark.slow
+async def test_a_run_is_paused_and_resumed_while_a_body_runs_as_often_as_one_likes(temporal_url):  # noqa: F811
+    begun, let_go = asyncio.Event(), asyncio.Event()
+
+    @holdfast.step
+    async def long(n: int) -> int:
+        begun.set()
+        await let_go.wait()
+        return n
+
+    @holdfast.agent
+    async def twice() -> list[int]:
+        return [await long(n) for n in range(2)]
+
+    async with holdfast.open(temporal_url, agents=[twice], settings=QUICK) as hf:
+        run = await hf.start(twice)
+        await asyncio.wait_for(begun.wait(), 60)
+        await run.pause()
+        let_go.set()
+        await run.wait("paused", timeout="60s")
+        begun.clear()
+        let_go.clear()
+        await run.resume()
+        await asyncio.wait_for(begun.wait(), 60)
+        for _ in range(2):
+            await run.pause()
+            await run.resume()
+        with pytest.raises(holdfast.RunActive):
+            await run.resume()
+        let_go.set()
+        assert await run.result(timeout="60s") == [0, 1]
+
+
+@pytest.mark.slow
+async def test_an_execution_tells_of_open_questions_before_a_worker_has_it(temporal_url):  # noqa: F811
+    """A run goes on in another execution: whoever lists, or decides, in between must not be told that nothing is asked."""
+    url = f"{temporal_url}&events=60"
+    async with holdfast.open(url, agents=[asks_beside], settings=QUICK) as hf:
+        run = await hf.start(asks_beside, 30)
+        question = await run.wait_for_question(timeout="60s")
+        await run.wait("waiting", waits_for="person", timeout="60s")
+        described = await hf.store.client.get_workflow_handle(run.id).describe()
+        history = await hf.store.client.get_workflow_handle(run.id, run_id=described.run_id).fetch_history()
+        begun = history.events[0].workflow_execution_started_event_attributes
+        assert begun.continued_execution_run_id
+        assert question.id in begun.memo.fields["Holdfast"].data.decode()
+        assert "HoldfastJournal" not in begun.memo.fields
+        assert question.id in begun.search_attributes.indexed_fields["HoldfastQuestions"].data.decode()
+        async with holdfast.open(url) as other:
+            await other.approve(question.id, by="ann", digest=question.digest)
+        assert await run.result(timeout="60s") == 30
+
+
+@pytest.mark.slow
+async def test_a_run_is_read_when_the_cluster_has_forgotten_its_first_executions(temporal_url):  # noqa: F811
+    async with holdfast.open(f"{temporal_url}&events=60", agents=[scenes.loops], settings=QUICK) as hf:
+        run = await hf.start(scenes.loops, 40)
+        await run.result(timeout="120s")
+        client = hf.store.client
+        handle = client.get_workflow_handle(run.id)
+        first = (await handle.fetch_history()).events[0].workflow_execution_started_event_attributes
+        before = first.first_execution_run_id
+        assert first.continued_execution_run_id
+        gone = WorkflowExecution(workflow_id=run.id, run_id=before)
+        await client.workflow_service.delete_workflow_execution(
+            DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=gone)
+        )
+        while await is_there(client, run.id, before):
+            await asyncio.sleep(0.1)  # the server forgets in its own time
+    async with holdfast.open(temporal_url) as hf:
+        assert [event.kind async for event in hf.get(run.id).events(follow=False)][-1] == "run.completed"
+
+
+async def is_there(client, run, execution):
+    try:
+        await client.get_workflow_handle(run, run_id=execution).describe()
+    except RPCError:
+        return False
+    return True
+
+
+@pytest.mark.slow
+async def test_a_server_that_does_not_know_its_namespace_yet_does_not_answer(temporal_url):  # noqa: F811
+    """So it is for a moment when it starts. It is not the run that is not there."""
+    async with holdfast.open(temporal_url) as hf:
+        hf.store._client = await Client.connect(hf.store.address.target, namespace="nowhere")
+        with pytest.raises(holdfast.StoreUnavailable, match="nowhere"):
+            await hf.get("a-run").info()
+        with pytest.raises(holdfast.StoreUnavailable, match="nowhere"):
+            await hf.runs()
 
 
 @pytest.mark.slow

@@ -35,6 +35,7 @@ STEP: Final = "holdfast.step"
 SIDE: Final = "holdfast.side"  # an activity that asks the database beside the cluster
 KEEP: Final = "holdfast.keep"  # an activity whose input is what a run recorded, and which copies that into the feed
 FED_S: Final = 10.0  # for so long one copies, before another does
+MORE: Final = "more"  # among the questions by which a run is found: it has more of them
 NOBODY: Final = "nobody"  # ends the name of a task queue that is never polled
 LONGEST: Final = 8_000  # events of one execution: the server warns at 10,240 and ends a workflow at 51,200
 

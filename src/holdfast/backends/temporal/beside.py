@@ -19,6 +19,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 
 from holdfast.backends.temporal.address import SIDE
+from holdfast.backends.temporal.loads import Load, weight
 from holdfast.backends.temporal.performer import Performer
 from holdfast.backends.temporal.records import Start
 from holdfast.backends.temporal.side import piece_of
@@ -46,6 +47,7 @@ class Place(Protocol):
     loop: asyncio.AbstractEventLoop
     outside: contextvars.Context
     perform: Performer
+    load: Load
 
     @property
     def clock(self) -> Clock: ...
@@ -100,8 +102,10 @@ class Beside:
 
     async def ask(self, **asked: Any) -> list[Any]:
         """Ask until it answers."""
+        asked = {"run": self._ground.row.id, **asked}
+        await self._ground.load.room(weight(asked))
         handle = workflow.start_activity(
-            SIDE, {"run": self._ground.row.id, **asked}, result_type=list, start_to_close_timeout=timedelta(seconds=30),
+            SIDE, asked, result_type=list, start_to_close_timeout=timedelta(seconds=30),
             retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=100), maximum_interval=timedelta(seconds=5)),
         )  # fmt: skip
         found: list[Any] = await self._ground.perform.awaited(handle)

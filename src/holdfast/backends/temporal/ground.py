@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy, SearchAttributePair, TypedSearchAttributes, WorkflowIDReusePolicy
@@ -26,7 +26,9 @@ from holdfast.backends.temporal.address import (
     BORN,
     FED_S,
     KEEP,
+    KEYS,
     LABELS_KEY,
+    MORE,
     PARENT_KEY,
     QUESTIONS_KEY,
     ROOT_KEY,
@@ -35,8 +37,8 @@ from holdfast.backends.temporal.address import (
     WAITS_KEY,
 )
 from holdfast.backends.temporal.beside import ASKED, Beside
-from holdfast.backends.temporal.blobs import INLINE_BYTES
 from holdfast.backends.temporal.house import House
+from holdfast.backends.temporal.loads import PAYLOADS, Load, Unsent, too_long, weight
 from holdfast.backends.temporal.performer import Performer
 from holdfast.backends.temporal.records import LISTED, Piece, Start, State, listed, moved, moving
 from holdfast.backends.temporal.slices import Slices
@@ -64,6 +66,10 @@ _LACKS: Final = (
 )
 _log = logger("holdfast")
 _LARGE: Final = 30_000  # characters of what goes into the memo at once
+_INDEXED: Final = 50  # questions by which a run is found: the server refuses search attributes of 2 KB
+_GROWN_BYTES: Final = 4_000_000  # by which a history grows until it is tried again to leave it behind
+_FULL_EVENTS: Final = 40_000  # the server ends a workflow at 51,200 events, and at 50 MB
+_FULL_BYTES: Final = 40_000_000
 _KNOWN: Final = 1_000  # signals whose ids are remembered
 _UNWIND: Final = 200  # turns that tasks get to unwind
 _CANCEL_GRACE_MS: Final = 30_000
@@ -144,21 +150,27 @@ class Ground:
         self.value_limit_bytes = house.value_limit_bytes
         self.evicted = False  # the workflow leaves memory: no command can be given any more
         self.carried: Carried | None = None
-        self._pieces: list[Piece] = []  # that are not in the history yet
         self._results: dict[str, tuple[str, str]] = {}  # by key: the activity that ran the body, and its result
         # What the memo and the search attributes say.
-        self._shown: dict[str, Any] = {"row": {"status": "running"}, "questions": []} if state is None else {}
+        self._shown: dict[str, Any] = (
+            {"row": {"status": "running"}, "questions": [], "ids": []} if state is None else {}
+        )
         self._indexed: tuple[Any, ...] = ("running", None, ()) if state is None else ()
         self._blobs: dict[str, bytes] = {}
         self._way = Way()
         self._errands = 0  # of ours to the cluster that are on their way
         self._fed = Fed(self._start.side and state is not None)
+        self._stayed: tuple[int, int] | None = (
+            None  # events and bytes of the history when it was too much to be carried
+        )
+        self._asked = 0  # how often that was decided
         self._stop: asyncio.Future[None] | None = None  # what the run itself waits for at the moment
         self.clock = WorkflowClock(self)
         self._slices = Slices(self.loop, self.clock.later, self.outside, self._is_replaying)
-        if len(self.state.events) > Slices.TURNS // 2:
-            self._slices.begin()
+        self._slices.begin(len(self.state.events))
         install(self.loop)
+        self.load = Load(self.loop, self.clock.later, self.outside, workflow.info().get_current_history_length)
+        self.unsent = Unsent(self.load)
         self.perform = Performer(self)
         talked = any(event.kind.startswith("conversation.") for event in self.state.events)
         self._beside = Beside(self, self._start, talked=talked, whole=_unspilled)
@@ -174,16 +186,29 @@ class Ground:
 
     async def carry(self) -> str:
         """Carry the run to its end, or to the next execution; returns its result as a text."""
-        state, row = self.state, self.row
+        state = self.state
         if state.over is not None:
             return await self._end_as(state.over)
         for run in state.frees:
             self.errand(self._tell(run, {"id": BORN, "kind": BORN}))
         state.frees = []
-        while state.held or state.unborn:
-            await self._until_told()
+        while True:
+            while state.held or state.unborn:
+                await self._until_told()
+                if self._way.leaves is not None:
+                    return await self._leave(self._way.leaves)
+                if self._stayed is not None and not state.held:
+                    await self._go_over()
+            outcome = await self._attempt()
             if self._way.leaves is not None:
                 return await self._leave(self._way.leaves)
+            if outcome == "ended":
+                return await self._end()
+            await self._go_over()
+
+    async def _attempt(self) -> str:
+        """Let the engine carry the run until it has ended, leaves the cluster, or is to go on anew; returns how it left it."""
+        state, row = self.state, self.row
         spec = self.house.spec_of(row.agent, row.version)
         if spec is None:
             raise RuntimeError(f"agent {row.agent!r} {row.version or ''} is not served by this worker")
@@ -195,20 +220,23 @@ class Ground:
         while not carried.ended.done():
             await self._until_told()
             if self._way.leaves is not None:
-                return await self._leave(self._way.leaves)
+                return "left"
         outcome = carried.ended.result()
         if outcome == "paused":
             await carried.put_away()
         await self._settle()
-        if outcome == "ended":
-            return await self._end()
         if outcome == "unfit":
             self._way.left = Transition("paused", reason=carried.unfit)
         left = self._way.left
         if left is not None and left.status == "paused":
-            row.status, row.reason, row.waits_for, row.due_at = "paused", left.reason, None, None
-            state.held = not any(signal.kind == "run.cancelling" for signal in state.signals)
-        return self._continue()
+            self._hold(left.reason)
+        return outcome
+
+    def _hold(self, reason: str | None) -> None:
+        """Let the run be paused from here on, unless it is to be cancelled."""
+        row, state = self.row, self.state
+        row.status, row.reason, row.waits_for, row.due_at = "paused", reason, None, None
+        state.held = not any(signal.kind == "run.cancelling" for signal in state.signals)
 
     async def _until_told(self) -> None:
         """Wait until the run has ended, or something came for one that is paused. A cancel of Temporal's is a request to stop."""
@@ -279,9 +307,7 @@ class Ground:
     async def _end_as(self, over: Mapping[str, Any]) -> str:
         """Be as it was when it came: it had ended elsewhere, and told whom it had to tell."""
         self.row.error = over["error"]
-        self.errand(self._feed())
-        while self._errands:
-            await self._until_told()
+        await self._did(self._feed())
         self.flush(last=True)
         return self._closed(over["status"], over["error"], over["result"])
 
@@ -340,7 +366,10 @@ class Ground:
         """Tell all that the run is made of, for whoever takes it elsewhere."""
         self._show(last=False)
         self._settle_row()
-        return self.state.pack()
+        content = self.state.pack()
+        if len(content) > PAYLOADS and self.house.address.blobs is None:
+            raise ApplicationError(too_long(self.row.id, len(content)), type="JournalTooLong", non_retryable=True)
+        return content
 
     async def leave(self, said: Mapping[str, Any]) -> bool:
         """Be of this cluster no more, if the run is as whoever takes it has read it, and only waits.
@@ -364,32 +393,64 @@ class Ground:
     def _settle_row(self) -> None:
         self.state.row = moving(self.row) | {"inbox_seen": self.row.inbox_seen}
 
-    def _continue(self) -> NoReturn:
-        """Go on in another execution, from what the engine has recorded."""
-        state, row = self.state, self.row
-        self._settle_row()
+    async def _go_over(self) -> None:
+        """Go on in another execution, from what the engine has recorded; in this one, if that is too much to be carried there."""
+        state = self.state
         state.cut += 1
-        state.known = dict(list(state.known.items())[-_KNOWN:])
-        gone = [each for each in state.questions.values() if each.status != "open"][:-50]
-        for each in gone:
-            del state.questions[each.id]
-        content = state.pack()
-        if self.house.address.blobs is None and len(content) > INLINE_BYTES * 3 // 2:
-            _log.error("run %r: its journal is too long to be carried to another execution without blobs=", row.id)
-            raise ApplicationError(
-                f"the journal of run {row.id!r} has {len(content):,} bytes, which is too much for a payload of Temporal's. Let "
-                "the agent take checkpoints, or name a folder for large values in the URL: ?blobs=FOLDER",
-                type="JournalTooLong", non_retryable=True,
-            )  # fmt: skip
+        while True:
+            if self.unsent.weight > _LARGE:
+                await self._did(self._sent())
+            self._settle_row()
+            state.known = dict(list(state.known.items())[-_KNOWN:])
+            for each in [each for each in state.questions.values() if each.status != "open"][:-50]:
+                del state.questions[each.id]
+            start, content = self._start.text(), state.pack()
+            size = len(start) + len(content)
+            if size > PAYLOADS and not self._has_folder():
+                state.cut -= 1
+                self._stay(size)
+                return
+            if self.load.takes(size):
+                break
+            await self._did(self.load.next())  # and pack anew: something may have come
         self.flush(last=True)
-        workflow.continue_as_new(args=[self._start.text(), content])
+        memo = {name: value for name, value in workflow.memo().items() if name != "HoldfastJournal"}
+        found = workflow.info().typed_search_attributes
+        keys = TypedSearchAttributes([pair for pair in found.search_attributes if pair.key in KEYS])
+        workflow.continue_as_new(
+            args=[start, content], memo=memo, search_attributes=keys
+        )  # lists tell no less meanwhile
+
+    def _has_folder(self) -> bool:
+        """Decide whether what is too large for a payload lies in a folder, as it was decided before if this is a replay.
+
+        Workers may differ in that, and be given a folder later. A patch is the mark that it does; no mark, that it does not.
+        """
+        self._asked += 1
+        if self.house.address.blobs is None and not workflow.unsafe.is_replaying():
+            return False
+        return workflow.patched(f"holdfast.folder-{self._asked}")
+
+    def _stay(self, size: int) -> None:
+        """Make ready for another attempt in this execution. One that is about to be too long for the server waits for a folder."""
+        row, info, carried = self.row, workflow.info(), self.carried
+        why = too_long(row.id, size)
+        if self._stayed is None and not workflow.unsafe.is_replaying():
+            _log.warning("%s. It stays in its execution", why)
+        self._stayed = events, content = info.get_current_history_length(), info.get_current_history_size()
+        if (events > _FULL_EVENTS or content > _FULL_BYTES) and not self.state.held:
+            self._hold(
+                f"{why}. Its history is nearly as long as a cluster allows: resume it with workers that have one"
+            )
+        if carried is not None:
+            self.house.strays += [*carried.attempt.tasks.alive]
+        self.carried = None
+        self._results.clear()
+        self._way = Way(cancelled=self._way.cancelled)
+        row.lease_epoch += 1
+        self._slices.begin(len(self.state.events))
 
     # The history
-
-    def taken(self) -> list[Piece]:
-        """Take what was recorded and is not in the history yet, for a command that takes it there."""
-        pieces, self._pieces = self._pieces, []
-        return pieces
 
     def came(self, key: str, activity: str, text: str) -> None:
         """The body of a step ended with this result."""
@@ -400,33 +461,43 @@ class Ground:
         if self.evicted:
             return
         self._show(last=last)
-        pieces, memo = self.taken(), moving(self.row)
-        questions = [asdict(row) for row in self.state.questions.values() if row.status == "open"]
+        memo, (questions, more) = moving(self.row), self._open_questions()
         told: dict[str, Any] = {}
-        if self._start.side and not last and (pieces or self._fed.behind):
+        if self._start.side and not last and (self.unsent or self._fed.behind):
             self._fed.behind = False
-            _ = self._keep(pieces)
-        elif pieces:
-            if len(to_json(pieces)) > _LARGE:
-                _ = self._keep(pieces)
-            else:
-                told["HoldfastJournal"] = pieces
+            self._keep_some(even_nothing=True)
+        elif self.unsent.weight > _LARGE:
+            self._keep_some()
+        elif self.unsent:
+            told["HoldfastJournal"] = self.unsent.take()
         quiet = {name: value for name, value in memo.items() if name in _ACTED_UPON}
-        shown = {"row": quiet, "questions": questions}
+        ids = [row.id for row in self.state.questions.values() if row.status == "open"]
+        shown = {"row": quiet, "questions": questions, "ids": ids}
         if told or shown != self._shown or last:
             self._shown = shown
-            told["Holdfast"] = {"row": memo, "questions": questions}
+            told["Holdfast"] = {"row": memo, "questions": questions} | ({"more": True} if more else {})
             workflow.upsert_memo(told)
-        indexed = (self.row.status, self.row.waits_for, tuple(each["id"] for each in questions))
+        indexed = (self.row.status, self.row.waits_for, (*ids[:_INDEXED], *([MORE] if len(ids) > _INDEXED else [])))
         if indexed != self._indexed:
             self._indexed = indexed
             workflow.upsert_search_attributes(
                 [
                     STATUS_KEY.value_set(self.row.status),
                     WAITS_KEY.value_set(self.row.waits_for or "none"),
-                    QUESTIONS_KEY.value_set([*indexed[2]]) if questions else QUESTIONS_KEY.value_unset(),
+                    QUESTIONS_KEY.value_set([*indexed[2]]) if ids else QUESTIONS_KEY.value_unset(),
                 ]
             )
+
+    def _open_questions(self) -> tuple[list[dict[str, Any]], bool]:
+        """Tell of the open questions, as many as a memo takes; True: there are more, and the history has them."""
+        told, room = list[dict[str, Any]](), _LARGE
+        for row in self.state.questions.values():
+            if row.status == "open":
+                if len(row.shown or "") > room or (size := weight(said := asdict(row))) > room:
+                    return told, True
+                told.append(said)
+                room -= size
+        return told, False
 
     def _show(self, *, last: bool) -> None:
         carried, row = self.carried, self.row
@@ -435,6 +506,21 @@ class Ground:
         waits = carried.waits
         row.status = "running" if waits is None else "waiting"
         row.waits_for, row.due_at = (None, None) if waits is None else waits[:2]
+
+    def _keep_some(self, *, even_nothing: bool = False) -> None:
+        """Have what was recorded kept, as much of it as goes with this workflow task; the rest goes with the next one."""
+        while (pieces := self.unsent.take()) or even_nothing:
+            even_nothing = False
+            _ = self._keep(pieces)
+        if self.unsent:
+            self.load.turn()
+
+    async def _sent(self) -> None:
+        """Wait until so little of what was recorded is left that it goes with any workflow task."""
+        while self.unsent.weight > _LARGE:
+            self._keep_some()
+            if self.unsent:
+                await self.load.next()
 
     def _keep(self, pieces: list[Piece]) -> asyncio.Task[None]:
         """Large records, and what is to be in the feed, lie in the history as the input of an activity."""
@@ -454,9 +540,11 @@ class Ground:
             task.exception()
 
     async def _feed(self) -> None:
-        """Have all that was recorded in the feed."""
+        """Have all that was recorded in the history, and in the feed."""
+        await self._sent()
         if self._start.side:
-            await self.perform.awaited(self._keep(self.taken()))
+            await self.load.room(_LARGE)
+            await self.perform.awaited(self._keep(self.unsent.take()))
 
     # What comes
 
@@ -511,7 +599,7 @@ class Ground:
         event = Event(row.next_seq, kind, None, data, None, None, self.clock.now(), row.lease_epoch)
         row.next_seq += 1
         self.state.events.append(event)
-        self._pieces.append(listed(event))
+        self.unsent.add(listed(event))
 
     def decide(self, said: dict[str, Any]) -> dict[str, Any]:
         """Count what a person says, or pass the question on; what is refused is told by its kind and its words."""
@@ -523,14 +611,14 @@ class Ground:
         ballot = Ballot(**{**said["ballot"], "by": Actor(**said["ballot"]["by"])})
         votes = [*json.loads(row.votes), *json.loads(row.delegations)]
         if any(each["id"] == ballot.id for each in votes):
-            return asdict(row)
+            return asdict(row) | {"shown": None}  # whoever decides has seen it
         try:
             now, to = self.clock.now(), said.get("to")
             done = count(now, row, ballot) if to is None else delegated(now, row, to, ballot)
         except HoldfastError as error:
             return {"error": type(error).__name__, "message": str(error)}
         self._say(done)
-        return asdict(done.row)
+        return asdict(done.row) | {"shown": None}
 
     def _say(self, said: Said) -> ApprovalRow:
         self._question(said.row)
@@ -541,7 +629,7 @@ class Ground:
 
     def _question(self, row: ApprovalRow) -> None:
         self.state.questions[row.id] = row
-        self._pieces.append(["?", asdict(row)])
+        self.unsent.add(["?", asdict(row)])
 
     # Errands: what is asked of the cluster for other runs
 
@@ -558,8 +646,15 @@ class Ground:
         with Placed(None):
             _ = self.loop.create_task(do())
 
+    async def _did(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have an errand done, and all others; a cancel of Temporal's is heard meanwhile."""
+        self.errand(work)
+        while self._errands:
+            await self._until_told()
+
     async def _tell(self, run: str, said: Mapping[str, Any]) -> None:
         """Send a signal to another run; one that has ended need not hear it."""
+        await self.load.room(weight(said))
         with contextlib.suppress(FailureError):
             await workflow.get_external_workflow_handle(run).signal(ARRIVE, said)
 
@@ -590,10 +685,11 @@ class Ground:
         self.errand(self._begin_child(start))
 
     async def _begin_child(self, start: Start) -> None:
-        row = start.row
+        row, text = start.row, start.text()
+        await self.load.room(weight(text))
         try:
             handle = await workflow.start_child_workflow(
-                RUN, args=[start.text(), None], id=row.id, parent_close_policy=ParentClosePolicy.ABANDON, result_type=str,
+                RUN, args=[text, None], id=row.id, parent_close_policy=ParentClosePolicy.ABANDON, result_type=str,
                 task_queue=self.house.address.task_queue(row.agent, row.version, row.queue),
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE, memo=first_memo(row),
                 search_attributes=first_attributes(row), task_timeout=self.house.task_timeout,
@@ -659,12 +755,12 @@ class Ground:
             kept = Event(event.seq, event.kind, event.key, event.data, value, None, now, append.epoch)
             state.events.append(kept)
             activity, text = self._results.pop(event.key or "", ("", ""))
-            self._pieces.append(listed(kept, activity if activity and text == value else None))
+            self.unsent.add(listed(kept, activity if activity and text == value else None))
             row.steps += event.kind == "step.completed"
             row.next_seq = event.seq + 1
         if append.parts:
             state.parts.update(append.parts)
-            self._pieces.append(["#", dict(append.parts)])
+            self.unsent.add(["#", dict(append.parts)])
         row.updated_at = now
         if append.checkpoint_seq is not None:
             row.checkpoint_seq = append.checkpoint_seq
@@ -704,8 +800,11 @@ class Ground:
         }
 
     def _is_long(self) -> bool:
-        info = workflow.info()
-        return info.get_current_history_length() > self._start.longest or info.is_continue_as_new_suggested()
+        info, longest = workflow.info(), self._start.longest
+        events = info.get_current_history_length()
+        if self._stayed is None:
+            return events > longest or info.is_continue_as_new_suggested()
+        return events > self._stayed[0] + longest or info.get_current_history_size() > self._stayed[1] + _GROWN_BYTES
 
     async def _move_on(self) -> None:
         """The history is long: stop where no body runs, as a worker does that gives a run back."""

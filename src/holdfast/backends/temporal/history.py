@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -10,10 +11,16 @@ from temporalio.api.common.v1 import Payload
 from temporalio.api.common.v1 import WorkflowExecution as WorkflowExecutionId
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
-from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.client import (
+    Client,
+    WorkflowExecution,
+    WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
+    WorkflowHistoryEventFilterType,
+)
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.backends.temporal.address import KEEP, RUN, SIDE
+from holdfast.backends.temporal.address import ARRIVE, KEEP, RUN, SIDE
 from holdfast.backends.temporal.records import Piece, Start, State, event_of, moved
 from holdfast.store.work import to_json
 from holdfast.words.model import FINISHED, ApprovalRow, Event, RunRow
@@ -23,6 +30,11 @@ _PAGE: Final = 100  # events of a history that are read at once, from its end
 _BESIDE: Final = ("?", "#")  # pieces that are no events
 _UNTAKEN: Final = 2  # events of a workflow of which no worker has taken a task
 _BEGUN: Final = ("child.started", "child.spawned")
+_GOES_ON: Final = (None, WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
+_STOPPED: Final = (WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.CANCELED)
+_STOPS: Final = ("run.pausing", "run.paused", "run.resumed", "run.retried")
+_STOPPING: Final = ("pieces", "state", "signal")  # what of a history may say one of these
+_SERVER: Final = "history-service"  # as who the server ends a workflow by itself
 
 
 @dataclass(slots=True)
@@ -35,6 +47,7 @@ class Found:
     questions: dict[str, ApprovalRow] = field(default_factory=dict)
     parts: dict[str, str] = field(default_factory=dict)
     inbox: list[tuple[Any, ...]] = field(default_factory=list)  # rows of it, where they are asked for
+    more: bool = False  # it has open questions that its memo does not tell
 
     @property
     def children(self) -> list[str]:
@@ -53,7 +66,7 @@ class _Execution:
     before: str  # the execution that it goes on from
 
 
-async def told(execution: WorkflowExecution) -> Found | None:
+async def told(client: Client, execution: WorkflowExecution) -> Found | None:
     """A run as its memo tells of it; None if it is none of ours."""
     memo: Mapping[str, Any] = await execution.memo()
     said, still = memo.get("Holdfast"), memo.get("HoldfastRun")
@@ -62,33 +75,47 @@ async def told(execution: WorkflowExecution) -> Found | None:
     row = moved(RunRow(**{"input": "", **still}, status="ready"), said["row"])
     if row.status == "running" and 0 < execution.history_length <= _UNTAKEN:
         row.status = "ready"
-    _judge(row, execution)
+    if row.status not in FINISHED and execution.status not in _GOES_ON:
+        await _judge(client, row, execution)
     questions = {each["id"]: ApprovalRow(**each) for each in said["questions"]}
-    return Found(row, None, [], {} if row.status in FINISHED else questions)
+    return Found(row, None, [], {} if row.status in FINISHED else questions, more="more" in said)
 
 
-def _judge(row: RunRow, execution: WorkflowExecution) -> None:
-    """An execution may have ended without a word of the engine's: an operator ended it, or it ran into a limit."""
-    status, ended = execution.status, execution.close_time
-    if (
-        status in (None, WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
-        or row.status in FINISHED
-    ):
-        return
+async def _judge(client: Client, row: RunRow, execution: WorkflowExecution) -> None:
+    """An execution has ended without a word of the engine's: somebody ended it, or it ran into a limit of the server's."""
+    assert execution.status is not None
+    how, ended = execution.status.name.lower().replace("_", " "), execution.close_time
     row.finished_at = None if ended is None else int(ended.timestamp() * 1000)
     row.waits_for = row.due_at = None
-    if status in (WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.CANCELED):
-        row.status, row.reason = "cancelled", f"{status.name.lower()} on Temporal"
+    who, why = await _end_of(client, execution)
+    because = f": {why}" if why else ""
+    if execution.status in _STOPPED and who != _SERVER:
+        row.status, row.reason = "cancelled", f"{how} on Temporal{because}"
         return
-    row.status = "failed"
-    row.error = to_json(
-        {"type": "TemporalError", "message": f"the workflow {status.name.lower()} on Temporal", "traceback": ""}
+    message = (
+        f"the server {how} the workflow{because}" if who == _SERVER else f"the workflow {how} on Temporal{because}"
     )
+    row.status, row.error = "failed", to_json({"type": "TemporalError", "message": message, "traceback": ""})
+
+
+async def _end_of(client: Client, execution: WorkflowExecution) -> tuple[str, str]:
+    """Read who ended an execution, and what the cluster says of it."""
+    handle, last = client.get_workflow_handle(execution.id, run_id=execution.run_id), None
+    with contextlib.suppress(RPCError):  # it may be forgotten
+        async for event in handle.fetch_history_events(event_filter_type=WorkflowHistoryEventFilterType.CLOSE_EVENT):
+            last = event
+    if last is None:
+        return "", ""
+    stopped, failed = (
+        last.workflow_execution_terminated_event_attributes,
+        last.workflow_execution_failed_event_attributes,
+    )
+    return stopped.identity, stopped.reason or failed.failure.message
 
 
 async def read(client: Client, described: WorkflowExecutionDescription) -> Found | None:
     """All that the cluster has of a run, as far back as it keeps it."""
-    found = await told(described)
+    found = await told(client, described)
     if found is None:
         return None
     execution = await _read(client, described.id, described.run_id)
@@ -134,7 +161,7 @@ async def read(client: Client, described: WorkflowExecutionDescription) -> Found
 
 async def since(client: Client, described: WorkflowExecutionDescription, seq: int) -> Found | None:
     """Read the events of a run from a place on: from the end of its history, and no further back than is needed."""
-    found = await told(described)
+    found = await told(client, described)
     if found is None:
         return None
     events: dict[int, Event] = {}
@@ -148,6 +175,38 @@ async def since(client: Client, described: WorkflowExecutionDescription, seq: in
         event.run = found.row.id
     found.events = [events[at] for at in sorted(events) if at >= seq or events[at].dropped is not None]
     return found
+
+
+async def is_pausing(client: Client, described: WorkflowExecutionDescription) -> bool:
+    """Has somebody asked the run to pause, last of all? A worker may not have taken that up yet."""
+    asked = _reversed(client, described.id, described.run_id)
+    while True:
+        page = await client.workflow_service.get_workflow_execution_history_reverse(asked)
+        for event in page.history.events:
+            found: list[tuple[str, Any, Payload]] = []
+            _look(event, {}, lambda *what, found=found: found.append(what))
+            signal = event.workflow_execution_signaled_event_attributes
+            if signal.signal_name == ARRIVE:
+                found.append(("signal", None, signal.input.payloads[0]))
+            for what, _, payload in found:
+                kinds = await _kinds(client, what, payload) if what in _STOPPING else []
+                last = next((kind for kind in reversed(kinds) if kind in _STOPS), None)
+                if last is not None:
+                    return last == "run.pausing"
+        if not page.next_page_token:
+            return False
+        asked.next_page_token = page.next_page_token
+
+
+async def _kinds(client: Client, what: str, payload: Payload) -> list[str]:
+    """Read the kinds of what a payload records or carries, in order."""
+    value: Any = (await client.data_converter.decode([payload]))[0]
+    if what == "signal":
+        return [value["kind"]]
+    if what == "state":
+        state = State.unpack(value)
+        return [*(event.kind for event in state.events), *(signal.kind for signal in state.signals)]
+    return [piece[1] for piece in value if piece[0] not in _BESIDE]
 
 
 @dataclass(slots=True)
@@ -171,11 +230,14 @@ class _Back:
         return any(piece[0] <= seq for piece in own) and named <= self.results.keys()
 
 
+def _reversed(client: Client, run: str, execution: str | None) -> GetWorkflowExecutionHistoryReverseRequest:
+    of = WorkflowExecutionId(workflow_id=run, run_id=execution or "")
+    return GetWorkflowExecutionHistoryReverseRequest(namespace=client.namespace, execution=of, maximum_page_size=_PAGE)
+
+
 async def _back(client: Client, run: str, execution: str, seq: int) -> _Back:
     found, ended = _Back(), dict[int, Payload]()
-    asked = GetWorkflowExecutionHistoryReverseRequest(
-        namespace=client.namespace, execution=WorkflowExecutionId(workflow_id=run, run_id=execution), maximum_page_size=_PAGE
-    )  # fmt: skip
+    asked = _reversed(client, run, execution)
     wanted: list[tuple[str, Any, Payload]] = []
     while True:
         try:
@@ -218,9 +280,13 @@ def _look_back(event: HistoryEvent, ended: dict[int, Payload], want: Any) -> Non
 
 
 async def _read(client: Client, run: str, execution: str) -> _Execution | None:
-    history = [
-        event async for event in client.get_workflow_handle(run, run_id=execution).fetch_history_events(page_size=1000)
-    ]
+    handle = client.get_workflow_handle(run, run_id=execution)
+    try:
+        history = [event async for event in handle.fetch_history_events(page_size=1000)]
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return None  # the cluster has forgotten it
+        raise
     if not history:
         return None
     payloads: list[Payload] = []

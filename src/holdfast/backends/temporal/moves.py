@@ -20,10 +20,15 @@ import dataclasses
 import json
 import secrets
 import tempfile
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from temporalio.client import Client, WorkflowExecutionDescription, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.client import (
+    Client,
+    WorkflowExecutionDescription,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
@@ -32,6 +37,7 @@ from holdfast.backends.temporal import history
 from holdfast.backends.temporal.address import EXPORTED, IMPORTED, LEAVE, NOBODY, STORE, TELL, Address
 from holdfast.backends.temporal.blobs import INLINE_BYTES
 from holdfast.backends.temporal.history import Found
+from holdfast.backends.temporal.loads import PAYLOADS, too_long
 from holdfast.backends.temporal.records import Start, State, moving
 from holdfast.errors import (
     BadArguments,
@@ -117,6 +123,12 @@ class Moves(Store):
         self, run: str, by: str, via: str, action: str, data: dict[str, Any], value: str | None = None
     ) -> None:
         raise NotImplementedError
+
+    def _check_fits(self, start: Start, packed: bytes) -> None:
+        """Refuse to start a run with more than a payload takes; nothing is done then."""
+        size = len(start.text()) + len(packed)
+        if self.address.blobs is None and size > PAYLOADS:
+            raise BadArguments(f"{too_long(start.row.id, size)}. Nothing was done")
 
     # What nobody carries out
 
@@ -243,6 +255,8 @@ class Moves(Store):
                 return await self._asked(handle.execute_update(name, args=args, id=named, result_type=kind), run)
             except UnknownRun:
                 raise Changed from None  # its workflow has ended
+            except WorkflowUpdateFailedError as error:
+                raise BadArguments(f"{error.cause}. Nothing was done") from None
             except (WorkflowUpdateRPCTimeoutOrCancelledError, StoreUnavailable) as error:
                 if not left or not isinstance(error.__cause__, RPCError):
                     raise Unconfirmed(
@@ -466,11 +480,7 @@ class Moves(Store):
             if row.id == root:
                 state.frees = [each.id for each in family if each.id != root and each.status not in FINISHED]
             packed = state.pack()
-            if self.address.blobs is None and len(packed) > INLINE_BYTES * 3 // 2:
-                raise BadArguments(
-                    f"the journal of run {row.id!r} has {len(packed):,} bytes, which is too much for a payload of Temporal's; name "
-                    "a folder for large values in the URL: ?blobs=FOLDER. Nothing was imported"
-                )
+            self._check_fits(start, packed)
             ready.append((start, packed))
         ready.sort(key=lambda each: each[0].row.id == root)  # the root last
         for start, packed in ready:
@@ -490,9 +500,7 @@ class Moves(Store):
 async def state_of(store: Store, row: RunRow, family: Mapping[str, RunRow]) -> State:
     """All that a run in a database goes on with."""
     events = await store.journal(row.id, dropped=True)
-    for event in events:
-        if event.blob is not None:
-            event.value, event.blob = (await store.blob(event.blob)).decode(), None
+    await unspill(store, events)
     row.input = await _text(store, row.input)
     inbox = await store._read(whole_inbox, row.id)
     signals = [
@@ -528,6 +536,13 @@ async def state_of(store: Store, row: RunRow, family: Mapping[str, RunRow]) -> S
         parts=await store.parts(await store.parts_of([row.id])),
         dropped=[event for event in events if event.dropped is not None], over=over,
     )  # fmt: skip
+
+
+async def unspill(store: Store, events: Iterable[Event]) -> None:
+    """Bring values that lie beside their events back into them."""
+    for event in events:
+        if event.blob is not None:
+            event.value, event.blob = (await store.blob(event.blob)).decode(), None
 
 
 async def _text(store: Store, text: str) -> str:

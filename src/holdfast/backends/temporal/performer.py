@@ -24,7 +24,7 @@ from temporalio.exceptions import TimeoutError as ActivityTimeout
 
 from holdfast.backends.temporal.address import STEP
 from holdfast.backends.temporal.house import Body, House, place_of
-from holdfast.backends.temporal.records import Piece
+from holdfast.backends.temporal.loads import PAYLOADS, Load, Unsent, weight
 from holdfast.backends.temporal.side import piece_of
 from holdfast.declare import NOT_DONE
 from holdfast.engine.elsewhere import learn
@@ -55,10 +55,8 @@ class Place(Protocol):
     loop: asyncio.AbstractEventLoop
     outside: contextvars.Context
     evicted: bool
-
-    def taken(self) -> list[Piece]:
-        """Take what was recorded and is not in the history yet."""
-        ...
+    load: Load
+    unsent: Unsent
 
     def came(self, key: str, activity: str, text: str) -> None:
         """The body of a step ended with this result."""
@@ -147,9 +145,12 @@ class Performer:
             options = {"task_queue": house.queue, "schedule_to_start_timeout": timedelta(seconds=_AT_HOME_S)}
         limit = _FOREVER if work.limit_s is None else timedelta(seconds=work.limit_s + _SLACK_S)
         tries = CRASHES_AT_MOST if travels and again else 1
+        size = weight(asked)
         try:
+            await ground.load.room(size)
             handle = workflow.start_activity(
-                STEP if not travels else work.spec.name, args=[asked, ground.taken()], activity_id=name, result_type=dict,
+                STEP if not travels else work.spec.name, args=[asked, ground.unsent.take(PAYLOADS - size)], activity_id=name,
+                result_type=dict,
                 start_to_close_timeout=limit, heartbeat_timeout=timedelta(seconds=house.settings.lease_ttl_s),
                 retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=100), backoff_coefficient=1.5,
                                          maximum_attempts=tries), **options,

@@ -25,18 +25,23 @@ class Slices:
         self._soon: Callable[..., asyncio.Handle] = loop.call_soon
         self._waiting: list[asyncio.Handle] | None = None  # for the next slice
         self._turns = 0
+        self._cuts = False
+        loop.call_soon = self._call  # before the loop knows of runs: what counts callbacks is around this
 
-    def begin(self) -> None:
-        """Cut from now on, until the run is live. Before the loop knows of runs: what counts callbacks is around this."""
-        self._loop.call_soon = self._call
+    def begin(self, events: int) -> None:
+        """Cut from now on, until the run is live, if so many events are long."""
+        self._cuts, self._turns = events > self.TURNS // 2, 0
 
     def end(self) -> None:
         """Cut no more, and let go on what waits."""
-        self._replaying = bool  # it replays no more
+        self._cuts = False
         self._go_on()
 
     def _call(self, callback: Any, *args: Any, context: contextvars.Context | None = None) -> asyncio.Handle:
+        if not self._cuts:
+            return self._soon(callback, *args, context=context)
         if not self._replaying():
+            self._cuts = False
             self._go_on()
             return self._soon(callback, *args, context=context)
         self._turns += 1

@@ -14,7 +14,7 @@ import contextlib
 import json
 import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, Final, NoReturn, ParamSpec, TypeVar
 
@@ -27,11 +27,11 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.backends.temporal import history
-from holdfast.backends.temporal.address import AGENT, ARRIVE, DECIDE, RUN, Address
+from holdfast.backends.temporal.address import AGENT, ARRIVE, DECIDE, MORE, RUN, Address
 from holdfast.backends.temporal.feed import record
 from holdfast.backends.temporal.ground import first_attributes, first_memo
 from holdfast.backends.temporal.history import Found
-from holdfast.backends.temporal.moves import Moves
+from holdfast.backends.temporal.moves import Moves, unspill
 from holdfast.backends.temporal.records import Start, State, moving
 from holdfast.backends.temporal.worker import TemporalWorker
 from holdfast.errors import (
@@ -104,7 +104,7 @@ class TemporalStore(Moves):
         self.url, self.address, self.inputs = address.url, address, address.inputs
         self.side = side  # a database beside the cluster
         self._client: Client | None = None
-        self._seen: dict[str, tuple[str, int, str, bool]] = {}
+        self._seen: dict[str, _Seen] = {}
         self._turn = asyncio.Lock()
         self._news = Rounds(self._tell)
         self._published: tuple[float, Published] | None = None
@@ -239,7 +239,7 @@ class TemporalStore(Moves):
                         raise error.__cause__ from None
                     raise
         except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND:
+            if run and _is_missing(error):
                 raise UnknownRun(f"there is no run {run!r} in {self.url}") from None
             raise StoreUnavailable(f"the cluster at {self.url!r} did not answer: {error}") from error
         except TimeoutError:
@@ -271,18 +271,20 @@ class TemporalStore(Moves):
             status = "" if described.status is None else described.status.name
             mark = (described.run_id or "", described.history_length, status)
             known = self._seen.get(run)
-            if known is not None and known[:3] == mark and (known[3] or not whole):
+            if known is not None and known.mark == mark and (known.whole or not whole):
                 return None
             self._news.hurry()
             over = status not in ("RUNNING", "")
             short = described.history_length <= _SHORT and not looks_again.get()
             whole = whole or over or short
-            found = None if whole else await history.told(described)
-            if found is None or not found.row.input:  # the memo has no long arguments
+            found = None if whole else await self._asked(history.told(self.client, described), run)
+            if (
+                found is None or not found.row.input or found.more
+            ):  # the memo has no long arguments, and not every question
                 whole, found = True, await self._asked(history.read(self.client, described), run)
             if found is not None:
                 await self._mirrored(_Put([found]))
-                self._seen[run] = (*mark, whole)
+                self._seen[run] = _Seen(mark, whole, found.row)
             return found
 
     async def _refresh_family(self, run: str) -> None:
@@ -297,24 +299,34 @@ class TemporalStore(Moves):
             events = await self._mirror.journal(each)
             waiting += [event.data["child"] for event in events if event.kind in ("child.started", "child.spawned")]
 
-    async def _list(self, query: str, limit: int = _LOOKED_AT) -> list[str]:
+    async def _list(self, query: str, limit: int = _LOOKED_AT) -> None:
         """Bring the runs of a list into the mirror, as their memos tell of them."""
         wanted = f"WorkflowType = '{RUN}' AND ExecutionStatus != 'ContinuedAsNew' AND TaskQueue STARTS_WITH '{self.address.queue}:'"
         found: dict[str, Found] = {}
 
         async def look() -> None:
             async for execution in self.client.list_workflows(f"{wanted}{query}", page_size=500, limit=limit):
-                told = None if execution.id in found else await history.told(execution)
+                told = None if execution.id in found else await history.told(self.client, execution)
                 if told is not None:
                     found[execution.id] = told
 
         await self._asked(look())
         async with self._turn:
-            for run in found:
-                self._seen.pop(run, None)
-            if found:
-                await self._mirrored(_Put(list(found.values())))
-        return list(found)
+            new = [each for each in found.values() if not each.more and self._is_news(each.row)]
+            for each in new:
+                self._seen.pop(each.row.id, None)
+            if new:
+                await self._mirrored(_Put(new))
+        for run in [run for run, each in found.items() if each.more]:
+            await self._refresh(run)
+
+    def _is_news(self, told: RunRow) -> bool:
+        """Does a list say what the mirror does not? The index is a moment behind, and others may be reading what the mirror has."""
+        known = self._seen.get(told.id)
+        if known is None or (told.updated_at or 0) > (known.row.updated_at or 0):
+            return True
+        as_known = (told.status, told.waits_for) == (known.row.status, known.row.waits_for)
+        return told.updated_at == known.row.updated_at and not as_known
 
     # Reading
 
@@ -376,8 +388,25 @@ class TemporalStore(Moves):
         with contextlib.suppress(UnknownApproval):
             await self._refresh((await self._mirror.approval(approval)).run_id)
             return
-        for run in await self._list(f" AND HoldfastQuestions = {_quoted(approval)}"):
-            await self._refresh(run)
+        for which in (approval, MORE):
+            for run in await self._askers(which):
+                await self._refresh(run)
+                with contextlib.suppress(UnknownApproval):
+                    await self._mirror.approval(approval)
+                    return
+
+    async def _askers(self, question: str) -> list[str]:
+        """Find runs by a question of theirs: by any of their executions, because the index may have the last one later."""
+        ours = f"WorkflowType = '{RUN}' AND TaskQueue STARTS_WITH '{self.address.queue}:'"
+        found: dict[str, None] = {}
+
+        async def look() -> None:
+            query = f"{ours} AND HoldfastQuestions = {_quoted(question)}"
+            async for execution in self.client.list_workflows(query, limit=_LOOKED_AT):
+                found[execution.id] = None
+
+        await self._asked(look())
+        return list(found)
 
     async def agents(self) -> Published:
         """Read what workers have published, and which of it is polled for."""
@@ -585,9 +614,8 @@ class TemporalStore(Moves):
             ) from None
 
     async def _is_pausing(self, run: str) -> bool:
-        await self._refresh(run)
-        kinds = [event.kind for event in await self._mirror.journal(run)]
-        return "run.pausing" in kinds and "run.paused" not in kinds[kinds.index("run.pausing") :]
+        described = await self._described(run)
+        return described is not None and await self._asked(history.is_pausing(self.client, described), run)
 
     async def _retry(self, run: str, by: str, via: str) -> None:
         """Start a failed run anew, from its journal without what a retry takes out of that; then those below that failed with it.
@@ -600,26 +628,34 @@ class TemporalStore(Moves):
             await self._mirror.run(run),
             *await self._mirror.runs(root=run, limit=_LOOKED_AT, statuses=["ready"]),
         ]
-        for row in {row.id: row for row in rows if row is not None and row.status == "ready"}.values():
-            found = await self._asked(history.read(self.client, await self._must_describe(row.id)), row.id)
-            assert found is not None
-            assert found.start is not None
-            start = found.start
-            whole = await self._mirror.journal(row.id, dropped=True)
-            events = [event for event in whole if event.dropped is None]
-            children = {
-                event.data["child"]: None for event in events if event.kind in ("child.started", "child.spawned")
-            }
-            state = State(events, moving(row), dict(found.questions), dict(children), parts=found.parts)
-            state.dropped = [event for event in whole if event.dropped is not None]
-            state.row |= {"lease_epoch": row.lease_epoch, "status": "ready"}
-            for child in children:
-                state.children[child] = await self._how_it_ended(child)
-            try:
-                await self._asked(self._started(start, state.pack(), again=True))
-            except WorkflowAlreadyStartedError:
-                raise RunActive(f"run {row.id!r} was retried by somebody else meanwhile") from None
-            self._seen.pop(row.id, None)
+        ready = {row.id: row for row in rows if row is not None and row.status == "ready"}
+        try:
+            for start, packed in [await self._ready_anew(row) for row in ready.values()]:
+                try:
+                    await self._asked(self._started(start, packed, again=True))
+                except WorkflowAlreadyStartedError:
+                    raise RunActive(f"run {start.row.id!r} was retried by somebody else meanwhile") from None
+        finally:
+            for each in ready:
+                self._forget_seen(each)  # the mirror says what is to be, and not what is
+
+    async def _ready_anew(self, row: RunRow) -> tuple[Start, bytes]:
+        """Make what a failed run starts anew with, or refuse: it may be too much for a payload."""
+        found = await self._asked(history.read(self.client, await self._must_describe(row.id)), row.id)
+        assert found is not None
+        assert found.start is not None
+        whole = await self._mirror.journal(row.id, dropped=True)
+        await unspill(self._mirror, whole)
+        events = [event for event in whole if event.dropped is None]
+        children = {event.data["child"]: None for event in events if event.kind in ("child.started", "child.spawned")}
+        state = State(events, moving(row), dict(found.questions), dict(children), parts=found.parts)
+        state.dropped = [event for event in whole if event.dropped is not None]
+        state.row |= {"lease_epoch": row.lease_epoch, "status": "ready"}
+        for child in children:
+            state.children[child] = await self._how_it_ended(child)
+        packed = state.pack()
+        self._check_fits(found.start, packed)
+        return found.start, packed
 
     async def _must_describe(self, run: str) -> WorkflowExecutionDescription:
         described = await self._described(run)
@@ -648,23 +684,8 @@ class TemporalStore(Moves):
         """Say something to a question. The run counts it; what it refuses is told in the words of the rule, which is here too."""
         row = await self.approval(approval)
         said = {**asdict(ballot), "value": ballot.value and _whole(ballot.value, blobs)}
-        handle = self.client.get_workflow_handle(row.run_id)
         asked = {"question": approval, "ballot": said, "to": to}
-        try:
-            answer = await self._asked(
-                handle.execute_update(
-                    DECIDE,
-                    asked,
-                    id=ballot.id,
-                    result_type=dict,
-                    rpc_timeout=timedelta(seconds=write_limit.get() or 30.0),
-                ),
-                row.run_id,
-            )
-        except UnknownRun:
-            answer = {"error": "RunFinished", "message": f"question {approval!r} is closed: its run has ended"}
-        except (WorkflowUpdateRPCTimeoutOrCancelledError, StoreUnavailable) as error:
-            raise Unconfirmed(f"no worker answered for run {row.run_id!r}: {error}") from error
+        answer = await self._answer(row.run_id, asked, ballot.id)
         self._news.hurry()
         if "error" in answer:
             now = await self.approval(approval)
@@ -672,13 +693,58 @@ class TemporalStore(Moves):
                 return now
             (count(self.clock.now(), now, ballot) if to is None else delegated(self.clock.now(), now, to, ballot))
             raise _error(answer)
-        decided = ApprovalRow(**answer)
+        decided = ApprovalRow(**{**answer, "shown": row.shown})
         if self.side is not None:
             with contextlib.suppress(HoldfastError):
                 at = self.clock.now()
                 what = count(at, row, ballot) if to is None else delegated(at, row, to, ballot)
                 await self._note(row.run_id, what.by, what.via, what.action, what.data, decided.data or decided.shown)
         return decided
+
+    async def _answer(self, run: str, asked: dict[str, Any], request: str) -> dict[str, Any]:
+        """Have a run answer what a person says. It goes on in another execution now and then, and few may ask it at once."""
+        handle, loop, limit_s = (
+            self.client.get_workflow_handle(run),
+            asyncio.get_running_loop(),
+            write_limit.get() or 30.0,
+        )
+        end = loop.time() + limit_s
+        while True:
+            update = handle.execute_update(
+                DECIDE, asked, id=request, result_type=dict, rpc_timeout=timedelta(seconds=limit_s)
+            )
+            try:
+                answer: dict[str, Any] = await self._asked(update, run)
+                return answer
+            except UnknownRun as error:
+                problem: Exception = error
+                described = await self._described(run)
+                if described is None or described.status is None or described.status.name != "RUNNING":
+                    message = f"question {asked['question']!r} is closed: its run has ended"
+                    return {"error": "RunFinished", "message": message}
+            except (WorkflowUpdateRPCTimeoutOrCancelledError, StoreUnavailable) as error:
+                cause, problem = error.__cause__, error
+                if not isinstance(cause, RPCError) or cause.status != RPCStatusCode.RESOURCE_EXHAUSTED:
+                    raise Unconfirmed(f"no worker answered for run {run!r}: {error}") from error
+            if loop.time() > end:
+                raise Unconfirmed(f"no worker answered for run {run!r}: {problem}") from problem
+            await asyncio.sleep(_SOONEST_S)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What the mirror has of a run: its workflow as it was, whether with the journal, and its row."""
+
+    mark: tuple[str, int, str]
+    whole: bool
+    row: RunRow
+
+
+def _is_missing(error: RPCError) -> bool:
+    """Is there no such workflow? A server that starts does not know its namespaces for a moment, and says so in the same way."""
+    details = () if error.grpc_status is None else error.grpc_status.details
+    of_namespace = any(each.type_url.endswith("NamespaceNotFoundFailure") for each in details)
+    return error.status == RPCStatusCode.NOT_FOUND and not of_namespace
 
 
 def _error(answer: Mapping[str, str]) -> HoldfastError:

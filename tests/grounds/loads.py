@@ -1,0 +1,73 @@
+"""Agents that record, ask and begin more than a cluster takes at once."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+
+import holdfast
+
+
+@holdfast.step
+async def noise(size: int) -> str:
+    """Returns what cannot be compressed."""
+    return base64.b85encode(os.urandom(size * 4 // 5)).decode()
+
+
+@holdfast.step
+async def measure(n: int, text: str) -> int:
+    return len(text)
+
+
+refused: list[bool] = []
+
+
+@holdfast.step
+async def refuse() -> None:
+    if refused:
+        refused.clear()
+        raise holdfast.Permanent("not now")
+
+
+@holdfast.agent
+async def heavy(steps: int, fails: bool = False) -> int:
+    total = 0
+    for _ in range(steps):
+        total += len(await noise(900_000))
+    if fails:
+        await refuse()
+    await holdfast.receive("go", str)
+    return total
+
+
+@holdfast.agent
+async def spread(calls: int, size: int) -> int:
+    return sum(await asyncio.gather(*(measure(n, "x" * size) for n in range(calls))))
+
+
+@holdfast.agent
+async def gathers(calls: int, size: int) -> int:
+    return sum(map(len, await asyncio.gather(*(noise(size) for _ in range(calls)))))
+
+
+@holdfast.agent
+async def child_of_many(text: str) -> int:
+    return len(text)
+
+
+@holdfast.agent
+async def begets(children: int, size: int) -> int:
+    return sum(await asyncio.gather(*(child_of_many("x" * size) for _ in range(children))))
+
+
+@holdfast.agent
+async def asks_much(questions: int, size: int) -> int:
+    asked = (holdfast.approve(f"q{n}", show=f"{n}".zfill(size)) for n in range(questions))
+    return sum(map(bool, await asyncio.gather(*asked)))
+
+
+@holdfast.agent
+async def hears_much(messages: int) -> int:
+    await holdfast.receive("go", str)
+    return sum([len(await holdfast.receive("text", str)) for _ in range(messages)])

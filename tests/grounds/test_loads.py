@@ -1,0 +1,164 @@
+"""What is more than a cluster takes at once: journals, arguments and questions whose sum is too large for a message of its."""
+
+import asyncio
+
+import pytest
+from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
+from tests.grounds import loads
+from tests.grounds.loads import asks_much, begets, gathers, hears_much, heavy, refused, spread
+from tests.grounds.test_kills import replays
+from tests.temporal import cluster, temporal_url  # noqa: F401 - fixtures
+
+import holdfast
+
+QUICK = holdfast.Settings(lease_ttl_s=8.0)
+
+
+async def failed_tasks(hf, run):
+    """Workflow tasks of a run that were refused; one that the server ends itself, because much has come meanwhile, was not."""
+    history = await hf.store.client.get_workflow_handle(run.id).fetch_history()
+    failed = [
+        each.workflow_task_failed_event_attributes
+        for each in history.events
+        if each.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
+    ]
+    return [
+        each for each in failed if each.cause != WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_FORCE_CLOSE_COMMAND
+    ]
+
+
+async def is_replayable(url):
+    await asyncio.sleep(1.5)  # the index of the cluster is a moment behind
+    await asyncio.to_thread(replays, url, ["77"])
+
+
+# A journal that is too long for a payload
+
+
+@pytest.mark.slow
+async def test_a_run_whose_journal_is_too_long_to_be_carried_is_paused_where_it_is(temporal_url):  # noqa: F811
+    async with holdfast.open(temporal_url, agents=[loads], settings=QUICK) as hf:
+        run = await hf.start(heavy, 4)
+        await run.wait("waiting", timeout="60s")
+        for _ in range(2):
+            await run.pause(by="ann")
+            info = await run.wait("paused", "failed", timeout="60s")
+            assert (info.status, info.reason) == ("paused", "paused by ann")
+            await run.resume(by="ann")
+        await run.send("go", "now")
+        assert await run.result(timeout="60s") == 3_600_000
+        kinds = [event.kind async for event in run.events(follow=False)]
+        assert kinds.count("step.completed") == 4
+        assert [await failed_tasks(hf, run), kinds.count("run.resumed")] == [[], 2]
+        await is_replayable(temporal_url)
+
+
+@pytest.mark.slow
+async def test_a_run_whose_journal_is_too_long_goes_on_behind_its_longest_history(temporal_url, tmp_path):  # noqa: F811
+    """Without a folder it stays in its execution; with one it leaves it, and its journal lies there."""
+    url = f"{temporal_url}&events=60"
+    async with holdfast.open(url, agents=[loads], settings=QUICK) as hf:
+        run = await hf.start(heavy, 12)
+        await run.wait("waiting", timeout="90s")
+        first = (await hf.store.client.get_workflow_handle(run.id).describe()).run_id
+        await run.pause()
+        await run.wait("paused", timeout="60s")
+        await is_replayable(url)
+    async with holdfast.open(f"{url}&blobs={tmp_path}", agents=[loads], settings=QUICK) as hf:
+        run = hf.get(run.id)
+        await run.resume()
+        await run.send("go", "now")
+        assert await run.result(timeout="60s") == 12 * 900_000
+        described = await hf.store.client.get_workflow_handle(run.id).describe()
+        assert described.run_id != first
+        kinds = [event.kind async for event in run.events(follow=False)]
+        assert kinds.count("step.completed") == 12
+
+
+@pytest.mark.slow
+async def test_a_retry_has_the_recorded_values_or_is_refused(temporal_url, tmp_path):  # noqa: F811
+    async with holdfast.open(temporal_url, agents=[loads], settings=QUICK) as hf:
+        for steps in (1, 4):
+            refused.append(True)
+            run = await hf.start(heavy, steps, fails=True, id=f"heavy-{steps}")
+            await run.wait("failed", timeout="60s")
+            if steps == 1:
+                await run.retry()
+                await run.send("go", "now")
+                assert await run.result(timeout="60s") == 900_000
+        with pytest.raises(holdfast.BadArguments, match=r"\?blobs=FOLDER"):
+            await run.retry()
+        assert (await run.info()).status == "failed"
+    async with holdfast.open(f"{temporal_url}&blobs={tmp_path}", agents=[loads], settings=QUICK) as hf:
+        run = hf.get(run.id)
+        await run.retry()
+        await run.send("go", "now")
+        assert await run.result(timeout="60s") == 3_600_000
+
+
+@pytest.mark.slow
+async def test_a_run_whose_journal_is_too_long_is_not_exported_and_goes_on(temporal_url, tmp_path):  # noqa: F811
+    async with holdfast.open(temporal_url, agents=[loads], settings=QUICK) as hf:
+        run = await hf.start(heavy, 4)
+        await run.wait("waiting", timeout="60s")
+        holdfast.Keys(tmp_path / "keys").new("ops")
+        with pytest.raises(holdfast.BadArguments, match=r"\?blobs=FOLDER"):
+            await run.export(tmp_path / "heavy.bundle", keys=tmp_path / "keys")
+        await run.send("go", "now")
+        assert await run.result(timeout="60s") == 3_600_000
+        assert await failed_tasks(hf, run) == []
+
+
+# A workflow task that is too large for a message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("agent", "many", "size", "blobs"),
+    [
+        (spread, 12, 400_000, False),
+        (spread, 100, 60_000, True),
+        (begets, 12, 400_000, False),
+        (gathers, 12, 900_000, False),
+    ],
+    ids=["arguments", "below the threshold", "children", "results"],
+)
+async def test_what_begins_at_once_goes_in_several_messages(temporal_url, tmp_path, agent, many, size, blobs):  # noqa: F811
+    url = f"{temporal_url}&blobs={tmp_path}" if blobs else temporal_url
+    async with holdfast.open(url, agents=[loads], settings=QUICK) as hf:
+        run = await hf.start(agent, many, size)
+        assert await run.result(timeout="90s") == many * size
+        assert await failed_tasks(hf, run) == []
+        await is_replayable(url)
+
+
+@pytest.mark.slow
+async def test_messages_that_are_heard_at_once_are_recorded_in_pieces(temporal_url):  # noqa: F811
+    async with holdfast.open(temporal_url, agents=[loads], settings=QUICK) as hf:
+        run = await hf.start(hears_much, 8)
+        for _ in range(8):
+            await run.send("text", "x" * 900_000)
+        await run.send("go", "now")
+        assert await run.result(timeout="90s") == 8 * 900_000
+        sizes = [event.size async for event in run.events(follow=False, kinds="message.received")]
+        assert sorted(sizes)[1:] == [900_002] * 8
+        assert await failed_tasks(hf, run) == []
+        await is_replayable(temporal_url)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("many", "size"), [(50, 60_000), (200, 4)], ids=["large", "many"])
+async def test_open_questions_are_told_in_pieces(temporal_url, many, size):  # noqa: F811
+    async with holdfast.open(temporal_url, agents=[loads], settings=QUICK) as hf:
+        run = await hf.start(asks_much, many, size)
+        await run.wait("waiting", waits_for="person", timeout="60s")
+        async with holdfast.open(temporal_url) as other:  # knows nothing but the cluster
+            while len(found := await other.approvals(limit=500)) < many:
+                await asyncio.sleep(0.1)  # the index of the cluster is a moment behind
+            assert sorted(question.shown for question in found) == [f"{n}".zfill(size) for n in range(many)]
+        async with holdfast.open(temporal_url) as other:
+            await other.approve(found[-1].id, by="ann", digest=found[-1].digest)
+        await asyncio.gather(*(hf.approve(question, by="ann") for question in found[:-1]))
+        assert await run.result(timeout="60s") == many
+        assert await failed_tasks(hf, run) == []
+        await is_replayable(temporal_url)
