@@ -88,10 +88,11 @@ class Cells:
         if None in said.values():
             said = await self._found()
         told = {name: cell for name, cell in said.items() if cell is not None}
+        await self._check_known(told)
         if self.refuses is None:
             for cell in [self.made[name] for name, each in told.items() if not each.renewed]:
                 await cell.ask(functools.partial(ownership.renew, store=cell.schema))
-        await self._identify(told)
+            await self._identify(told)
         if not self.down and self.refuses is None and not all(cell.complete for cell in told.values()):
             for cell in self.up:
                 await cell.ask(functools.partial(ownership.complete, store=cell.schema))
@@ -100,18 +101,21 @@ class Cells:
     async def _told(self) -> dict[str, Cell | None]:
         return {cell.cell: await cell.ask(functools.partial(ownership.told, store=cell.schema)) for cell in self.up}
 
-    async def _identify(self, told: dict[str, Cell]) -> None:
-        """Let cells that do not know their set know it, the first one last; refuse one that is of another set."""
-        unknown = [name for name, cell in told.items() if cell.identity is None]
+    async def _check_known(self, told: dict[str, Cell]) -> None:
+        """Refuse a cell with slots that knows of no set, where the first cell does, which is told last: it is of another."""
         first = told.get(self.plan.home)
+        for name in [name for name, cell in told.items() if cell.identity is None]:
+            cell = self.made[name]
+            if first is not None and first.identity is not None and await self._holdings(cell):
+                raise ownership.of_no_set(self.plan, name, cell.schema, first)
+
+    async def _identify(self, told: dict[str, Cell]) -> None:
+        """Let cells that know of no set know theirs."""
+        unknown, first = [name for name, cell in told.items() if cell.identity is None], told.get(self.plan.home)
         if first is not None and first.identity is not None:
-            for name in unknown:
-                cell = self.made[name]
-                if await cell.ask(functools.partial(ownership.holdings, store=cell.schema)):
-                    raise ownership.of_no_set(self.plan, cell.cell, cell.schema, first)
-                if self.refuses is None:
-                    await cell.ask(functools.partial(ownership.identify, store=cell.schema, identity=first.identity))
-        elif unknown and not self.down and self.refuses is None:
+            for cell in map(self.made.__getitem__, unknown):
+                await cell.ask(functools.partial(ownership.identify, store=cell.schema, identity=first.identity))
+        elif unknown and not self.down:
             await self.home.ask(self._identify_all)
 
     async def _identify_all(self, db: Connection) -> None:
@@ -224,7 +228,7 @@ class Cells:
                     cell.abandon()
                     self.made[name], self.down[name] = self._make(name), str(refused)
                     raise
-            told = await cell.ask(functools.partial(ownership.holdings, store=cell.schema), PATIENCE_S)
+            told = await self._holdings(cell, PATIENCE_S)
         except StoreUnavailable as error:
             self.lost(name, str(error))
             return False
@@ -233,6 +237,9 @@ class Cells:
         cell.around.leaving = frozenset(held.slot for held in told if held.state == "leaving")
         self.learn(name, told)
         return True
+
+    async def _holdings(self, cell: CellStore, within_s: float | None = None) -> list[Holding]:
+        return await cell.ask(functools.partial(ownership.holdings, store=cell.schema), within_s)
 
     def lost(self, name: str, why: str) -> None:
         """Note that a cell does not answer; the next look may find it again."""

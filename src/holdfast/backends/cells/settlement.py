@@ -36,8 +36,8 @@ async def settle(store: Cells, slot: int, to: str) -> dict[str, int]:
         have = [name for name, each in held.items() if each is not None and each.state != "gone"]
         if len(have) == 1 and have != [to]:
             raise BadArguments(
-                f"slot {slot} has one owner, cell {have[0]!r}, and nothing is to be settled; `holdfast cells move {slot} --to {to}` "
-                "moves it"
+                f"slot {slot} has one owner, cell {have[0]!r}, and nothing is to be settled; to move it, write "
+                f"`holdfast cells move {slot} --to {to}`"
             )
         epoch = 1 + max((each.epoch for each in held.values() if each is not None), default=0)
         for name in have:
