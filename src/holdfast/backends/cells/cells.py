@@ -84,6 +84,8 @@ class Cells:
     async def _join(self) -> None:
         """Let every database that was reached say what it is; found the set if none is a cell yet."""
         said = await self._told()
+        if None in said.values():  # another process may have founded it while we asked one after the other
+            said = await self._told()
         ownership.check_names(self.plan, said)
         if None in said.values():
             said = await self._found()

@@ -72,7 +72,9 @@ def _text(file: str, store: str) -> str:
 
 async def told(db: Connection, store: str) -> Cell | None:
     """Read what a database says of itself; None if it is no cell yet."""
-    if not await db.fetchval("SELECT to_regclass($1) IS NOT NULL", f'"{schema_of(store)}".cell'):
+    # A query of the catalog, because to_regclass() may remember that there was none, although another session has made it since.
+    there = "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = $1 AND tablename = 'cell')"
+    if not await db.fetchval(there, schema_of(store)):
         return None
     text = await db.fetchval(f'SELECT to_jsonb(cell)::text FROM "{schema_of(store)}".cell')
     if text is None:
