@@ -15,6 +15,7 @@ def test_a_set_is_begun_extended_and_divided(cli, cell_urls):  # noqa: F811
     second = cli("cells", "add", "b", cell_urls["b"], *db)
     assert "has no slot yet" in second.output
     assert "holdfast cells move SLOTS --to b --db cells:cells.toml" in second.output
+    file = (cli.folder / "cells.toml").read_text()
     moved = cli("cells", "move", "1000-1002", "--to", "b", *db)
     assert moved.exit_code == 0, moved.output
     assert [line.partition(";")[0] for line in moved.stdout.splitlines()] == [
@@ -24,13 +25,13 @@ def test_a_set_is_begun_extended_and_divided(cli, cell_urls):  # noqa: F811
     assert [(cell["name"], len(cell["slots"]), cell["down"]) for cell in listed] == [("a", 1021, ""), ("b", 3, "")]
     shown = cli("cells", "list", *db)
     assert "1000-1002 (3)" in shown.output
-    assert 'slots = "1000-1002"' in (cli.folder / "cells.toml").read_text()
+    assert (cli.folder / "cells.toml").read_text() == file  # the databases say who owns what
     checked = cli("cells", "check", *db)
     assert (checked.exit_code, checked.stdout) == (
         0,
         "2 cells, 1,024 slots: each has one owner, and nothing is under way.\n",
     )
-    assert json.loads(cli("cells", "check", *db, "--json").stdout) == {"mended": [], "notes": [], "wrong": []}
+    assert json.loads(cli("cells", "check", *db, "--json").stdout) == {"mended": [], "wrong": []}
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from holdfast.backends.cells.inventory import CellInfo
     from holdfast.backends.cells.moves import Moved
 
-_ACTIONS = ("list", "add", "move", "check")
+_ACTIONS = ("list", "add", "move", "check", "settle")
 _SAYS = {
     "leaving": "its runs are given back",
     "frozen": "it stands still",
@@ -36,7 +36,7 @@ _SAYS = {
 @click.argument("action", type=click.Choice(_ACTIONS))
 @click.argument("what", metavar="[NAME|SLOTS]", required=False)
 @click.argument("url", metavar="[URL]", required=False)
-@click.option("--to", metavar="NAME", help="With move: the cell that the slots go to.")
+@click.option("--to", metavar="NAME", help="With move and settle: the cell that the slots go to.")
 @click.option("--grace", "grace_s", metavar="TIME", default="30s", show_default=True, callback=seconds_of,
               help="With move: how long running steps may go on; then they are interrupted.")  # fmt: skip
 @db_option
@@ -44,11 +44,12 @@ _SAYS = {
 def cells(
     action: str, what: str | None, url: str | None, to: str | None, grace_s: float, db: str | None, as_json: bool
 ) -> int:
-    """List cells, add one, move slots, or check them.
+    """List cells, add one, move slots, check or settle them.
 
     list shows each cell, its slots and whether it can be reached. add NAME URL adds an empty PostgreSQL database, that has no
     slot yet; the first one begins the file and has all 1,024. move SLOTS --to NAME moves a slot, or several (7 or 512-1023),
-    while runs go on. check finishes what a mover that died has left, and says what is wrong: its exit code is 1 then.
+    while runs go on. check finishes what a mover that died has left, and says what is wrong: its exit code is 1 then. settle
+    SLOTS --to NAME ends a quarrel that check has found: that cell owns them alone, and the others' runs of them are deleted.
     """
     store = db or _from_environment()
     if not store.startswith("cells:"):
@@ -63,6 +64,10 @@ def cells(
         if what is None or to is None:
             raise click.UsageError("say which, and where to: holdfast cells move SLOTS --to NAME")
         return asyncio.run(_move(store, what, to, grace_s, as_json=as_json))
+    if action == "settle":
+        if what is None or to is None:
+            raise click.UsageError("say which, and who is to have them: holdfast cells settle SLOTS --to NAME")
+        return asyncio.run(_settle(store, what, to, as_json=as_json))
     return asyncio.run(_list(store, as_json=as_json) if action == "list" else _check(store, as_json=as_json))
 
 
@@ -154,10 +159,26 @@ async def _check(url: str, *, as_json: bool) -> int:
     else:
         for each in found.mended:
             say(f"Mended: {each}.", "yellow")
-        for each in found.notes:
-            say(f"Note: {each}.", "yellow")
         for each in found.wrong:
             answer(f"Wrong: {each}.", "red")
         if not found.wrong:
             answer(f"{many} cell{'' if many == 1 else 's'}, 1,024 slots: each has one owner, and nothing is under way.")
     return 1 if found.wrong else 0
+
+
+async def _settle(url: str, what: str, to: str, *, as_json: bool) -> int:
+    from holdfast.backends.cells.inventory import opened
+    from holdfast.backends.cells.settlement import settle
+    from holdfast.backends.cells.slots import parsed
+
+    told = []
+    async with opened(url) as store:
+        for slot in parsed(what):
+            deleted = await settle(store, slot, to)
+            told.append({"slot": slot, "owner": to, "deleted": deleted})
+            if not as_json:
+                lost = "".join(f"; {runs} runs of it were deleted in cell {cell}" for cell, runs in deleted.items())
+                answer(f"Slot {slot} is owned by cell {to} alone{lost}.")
+    if as_json:
+        print_json(told)
+    return 0

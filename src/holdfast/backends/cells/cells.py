@@ -15,9 +15,10 @@ from holdfast.backends.cells.cell import CellStore
 from holdfast.backends.cells.ownership import Cell, Holding
 from holdfast.backends.cells.plan import Plan
 from holdfast.backends.cells.slots import SLOTS, key_slot, slot_of
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import BadArguments, StoreUnavailable
 from holdfast.store.changes import Changes
 from holdfast.store.operations import Faults
+from holdfast.store.postgres.connection import Connection
 from holdfast.words.clock import Clock
 from holdfast.words.harmless import logger
 
@@ -82,20 +83,57 @@ class Cells:
 
     async def _join(self) -> None:
         """Let every database that was reached say what it is; found the set if none is a cell yet."""
-        said: dict[str, Cell | None] = {}
-        for cell in self.up:
-            said[cell.cell] = await cell.ask(functools.partial(ownership.told, store=cell.schema))
+        said = await self._told()
+        if None in said.values():  # another process may have founded it while we asked one after the other
+            said = await self._told()
         ownership.check_names(self.plan, said)
         if None in said.values():
             said = await self._found()
-        if (
-            not self.down
-            and self.refuses is None
-            and not all(cell is not None and cell.complete for cell in said.values())
-        ):
+        told = {name: cell for name, cell in said.items() if cell is not None}
+        await self._check_known(told)
+        if self.refuses is None:
+            for cell in [self.made[name] for name, each in told.items() if not each.renewed]:
+                await cell.ask(functools.partial(ownership.renew, store=cell.schema))
+            await self._identify(told)
+        if not self.down and self.refuses is None and not all(cell.complete for cell in told.values()):
             for cell in self.up:
                 await cell.ask(functools.partial(ownership.complete, store=cell.schema))
-        self.said |= {name: told for name, told in said.items() if told is not None}
+        self.said |= told
+
+    async def _told(self) -> dict[str, Cell | None]:
+        return {cell.cell: await cell.ask(functools.partial(ownership.told, store=cell.schema)) for cell in self.up}
+
+    async def _check_known(self, told: dict[str, Cell]) -> None:
+        """Refuse a cell with slots that knows of no set, where the first cell does, which is told last: it is of another."""
+        first = told.get(self.plan.home)
+        for name in [name for name, cell in told.items() if cell.identity is None]:
+            cell = self.made[name]
+            if first is not None and first.identity is not None and await self._holdings(cell):
+                raise ownership.of_no_set(self.plan, name, cell.schema, first)
+
+    async def _identify(self, told: dict[str, Cell]) -> None:
+        """Let cells that know of no set know theirs."""
+        unknown, first = [name for name, cell in told.items() if cell.identity is None], told.get(self.plan.home)
+        if first is not None and first.identity is not None:
+            for cell in map(self.made.__getitem__, unknown):
+                await cell.ask(functools.partial(ownership.identify, store=cell.schema, identity=first.identity))
+        elif unknown and not self.down:
+            await self.home.ask(self._identify_all)
+
+    async def _identify_all(self, db: Connection) -> None:
+        """Agree on an identity, one process after the other."""
+        home = self.home
+        async with db.transaction():
+            await ownership.lock(db, home.schema)
+            others = [cell for cell in self.up if cell is not home]
+            said = {cell.cell: await cell.ask(functools.partial(ownership.told, store=cell.schema)) for cell in others}
+            ours = await ownership.told(db, home.schema)
+            ownership.check_names(self.plan, {home.cell: ours, **said})
+            known = [cell.identity for cell in (ours, *said.values()) if cell is not None and cell.identity is not None]
+            identity = known[0] if known else ownership.new_identity()
+            for cell in others:
+                await cell.ask(functools.partial(ownership.identify, store=cell.schema, identity=identity))
+            await ownership.identify(db, home.schema, identity)
 
     async def _found(self) -> dict[str, Cell | None]:
         shown = self.plan.shown
@@ -106,12 +144,16 @@ class Cells:
         if self.down:
             raise StoreUnavailable(f"{shown!r} is new, and its cells can only be founded together: {self.why()}")
         said: dict[str, Cell | None] = {}
+        identity: str | None = ownership.new_identity()
         for number, (name, cell) in enumerate(self.made.items(), 1):
             found = functools.partial(
                 ownership.found, store=cell.schema, name=name, number=number, of=self.plan.digest, slots=self.plan.slots[name],
-                now=cell.clock.now(),
+                now=cell.clock.now(), identity=identity,
             )  # fmt: skip
-            said[name] = await cell.ask(found)
+            made = await cell.ask(found)
+            said[name] = made
+            if name == self.plan.home:
+                identity = made.identity  # another process may have founded it
         ownership.check_names(self.plan, said)
         return said
 
@@ -148,6 +190,10 @@ class Cells:
             raise StoreUnavailable(f"slot {slot} is in a cell that is down: {self.why([cell.cell])}")
         return cell
 
+    def epoch(self, slot: int) -> int:
+        """The epoch of what is known of a slot."""
+        return self._ranks.get(slot, 0) // len(_ORDER)
+
     def of_key(self, key: str) -> CellStore:
         """Find the cell in which a rate is kept."""
         return self.of_slot(key_slot(key))
@@ -178,8 +224,13 @@ class Cells:
                 if not await self._open(name):
                     return False
                 cell = self.made[name]
-                await self._join()  # is it one of the set?
-            told = await cell.ask(functools.partial(ownership.holdings, store=cell.schema), PATIENCE_S)
+                try:
+                    await self._join()  # is it one of the set?
+                except (BadArguments, StoreUnavailable) as refused:
+                    cell.abandon()
+                    self.made[name], self.down[name] = self._make(name), str(refused)
+                    raise
+            told = await self._holdings(cell, PATIENCE_S)
         except StoreUnavailable as error:
             self.lost(name, str(error))
             return False
@@ -188,6 +239,9 @@ class Cells:
         cell.around.leaving = frozenset(held.slot for held in told if held.state == "leaving")
         self.learn(name, told)
         return True
+
+    async def _holdings(self, cell: CellStore, within_s: float | None = None) -> list[Holding]:
+        return await cell.ask(functools.partial(ownership.holdings, store=cell.schema), within_s)
 
     def lost(self, name: str, why: str) -> None:
         """Note that a cell does not answer; the next look may find it again."""

@@ -1,21 +1,33 @@
 """Moves: a slot goes from one cell to another while everything else goes on. It has one owner at any time.
 
-The steps, each a transaction of one database, and what a mover that dies behind it leaves:
+A slot has a row in each database that has or had it: a state and an epoch, which is one more each time that a move begins or is
+called off, so it never stands for two things. Each step is a transaction of one database, written by the session that holds the
+lock of the slot *in that database*, and refused unless the row there says what the step was decided upon.
 
-1. *leaving*, at the origin. Workers give the runs of the slot back at their next safe point, and claim none. All else goes on.
-   Dies: the next worker that looks makes it owned again.
-2. *frozen*, at the origin, once no run of it is running; or after the grace, and then bodies that run are interrupted as by a
-   crash. The rows of its runs are kept as they are (`frozen_SLOT`) and say 'moved', so nothing claims or changes them; whoever
-   asks waits. Dies: the rows become again what they were, and the slot is owned.
-3. *copied*: all rows of the slot lie in a parcel at the destination, where nothing reads them. Dies: as before; the parcel is
-   waste.
-4. *decided*, at the origin: gone. From here on only the destination can own it. Dies: any worker, or the next mover, goes on with
-   5.
-5. *arrived*, at the destination: the parcel is put into the tables, and the slot is owned.
-6. *cleaned*, at the origin: what is left there is deleted.
+| step       | where       | if the row there says             | it writes                               | its mover dies |
+|------------|-------------|-----------------------------------|-----------------------------------------|----------------|
+| leaving    | origin      | owned, E                          | leaving, E+1, to whom                   | called off     |
+| frozen     | origin      | leaving, E+1, to whom             | frozen; its runs say 'moved'            | called off     |
+| copied     | destination | none, or gone below E+1           | a parcel of E+1, which nothing reads    | called off     |
+| decided    | origin      | frozen, E+1, to whom              | gone; its rows are deleted              | a worker goes on |
+| arrived    | destination | none, or gone below E+1; a parcel | owned, E+1; the parcel is in the tables | it is done     |
+| cleaned    | origin      | whatever it says                  | no large value that nothing names       | a worker does it |
+| called off | origin      | leaving or frozen                 | owned, E+2; its runs as they were       |                |
 
-A mover holds a lock of its session at the origin. Who finds a slot leaving or frozen, and can take that lock, has found one that
-is dead (`mend`). Events keep their order and get positions below all others (`ownership.sql`), so nobody is told of them again.
+*Locks.* A mover holds the lock of the slot at both ends, each by the session with which it writes there, from before it looks until
+it is done. So a mover that stands still keeps all others out, and one whose session is lost writes no more where it was lost. Who
+finds a slot leaving or frozen, or a parcel, and can take the lock there, has found a mover that is dead (`mend`). *Epochs* hold
+between databases, where no lock does: a mover may have lost one of two sessions, or have looked long ago.
+
+*One owner.* `decided` is the one moment at which it changes. It takes the slot and its rows from the origin at once, so nothing is
+ever counted twice. Between it and `arrived` the slot is in its parcel alone, and whoever asks waits.
+
+Workers give the runs of a slot that leaves back at their next safe point, and claim none. What its runs were when it was frozen is
+in `frozen_SLOT`. Bodies that outlast the grace are interrupted as by a crash, also if the move is called off then. Events keep
+their order and get positions below all others (`ownership.sql`), so nobody is told of them again.
+
+A database that was restored from an older copy may own what it gave away, or not know of what it got. No step makes a second owner
+of that, and none decides who is right: an operator does (`settlement.py`).
 """
 
 # ruff: noqa: S608 - names of our own schemas, and numbers of slots
@@ -33,7 +45,8 @@ from typing import Final
 
 from holdfast.backends.cells.cell import CellStore
 from holdfast.backends.cells.cells import Cells
-from holdfast.backends.cells.ownership import schema_of
+from holdfast.backends.cells.ownership import Holding, schema_of, state_of
+from holdfast.backends.cells.rows import copied, delete_rows, put
 from holdfast.backends.cells.slots import SLOTS
 from holdfast.errors import BadArguments, RunActive, StoreUnavailable, Unsupported
 from holdfast.store.blobs import delete_blobs
@@ -43,34 +56,9 @@ from holdfast.words.harmless import logger
 _log = logger("holdfast.store")
 STEPS: Final = ("leaving", "frozen", "copied", "decided", "arrived", "cleaned")
 _LOOK_S: Final = 0.05
+_LOCK_S: Final = 5.0  # that a mover waits for one that mends
 _TOLD_S: Final = 5.0  # that a move waits for notifications of what happened before it
-_PIECE: Final = 16 << 20  # bytes of a parcel in one row
 _FROZEN: Final = ("status", "reason", "due_at", "waits_for", "awaits", "lease_owner", "finished_at")
-_BLOB: Final = r'"\$blob":"([0-9a-f]{64})"'
-_OF_RUNS: Final = "run_id IN (SELECT id FROM moving)"
-_OF_NAMES: Final = "run_id IN (SELECT name FROM moving_names)"
-# What goes with a slot, in the order in which it is put in: rows that others point to come first.
-_TABLES: Final = {
-    "approvals": _OF_RUNS, "askers": _OF_RUNS, "spending": _OF_RUNS, "chunks": _OF_RUNS, "signals": _OF_RUNS, "remnants": _OF_RUNS,
-    "forks": _OF_RUNS, "lineage": _OF_RUNS, "part_uses": _OF_NAMES, "events": _OF_NAMES, "exports": _OF_RUNS, "imports": _OF_RUNS,
-    "audit": _OF_RUNS, "archived": "name IN (SELECT name FROM moving_names)",
-    "links": f"question IN (SELECT id FROM approvals WHERE {_OF_RUNS})",
-    "conversations": "@cells.slot_of(id) = $1", "conversation_line": "@cells.slot_of(conversation) = $1",
-    "conversation_messages": "@cells.slot_of(conversation) = $1", "rates": "@cells.hashed(key) = $1",
-    "late_turns": "@cells.hashed(key) = $1", "parts": f"digest IN (SELECT digest FROM part_uses WHERE {_OF_NAMES})",
-    "blobs": "digest IN (SELECT digest FROM moving_blobs)",
-}  # fmt: skip
-_TEXTS: Final = (
-    ("runs", "input", "id IN (SELECT id FROM moving)"), ("runs", "result", "id IN (SELECT id FROM moving)"),
-    ("events", "value", _OF_NAMES), ("signals", "value", _OF_RUNS), ("approvals", "shown", _OF_RUNS),
-    ("approvals", "data", _OF_RUNS),
-    ("audit", "value", _OF_RUNS), ("archived", "input", "name IN (SELECT name FROM moving_names)"),
-    ("conversation_messages", "value", "@cells.slot_of(conversation) = $1"),
-)  # fmt: skip
-_SHARED: Final = frozenset(
-    {"blobs", "parts", "archived", "rates", "late_turns", "imports", "exports"}
-)  # may be there already
-_STAYS: Final = frozenset({"blobs", "parts"})  # others may need them
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,31 +84,54 @@ async def move(
     if to not in store.made:
         raise BadArguments(f"{store.plan.shown!r} has no cell {to!r}; there are {', '.join(store.made)}")
     await mend(store)
+    await store.look()
     origin, destination = store.of_slot(slot), store.made[to]
     if origin is destination:
         raise BadArguments(f"slot {slot} is in cell {to!r} already")
     if not destination.is_open or to in store.down:
         raise StoreUnavailable(f"cell {to!r} is down: {store.down.get(to, 'it was not reached')}")
-    async with _session(origin) as db, _session(destination) as there:
-        if not await db.fetchval(_LOCK, _lock_of(origin, slot)):
-            raise RunActive(f"slot {slot} is being moved by another process")
+    async with session(origin) as db, session(destination) as there:
+        for at, cell in sorted(((db, origin), (there, destination)), key=lambda each: each[1].cell):
+            await lock(at, cell, slot)
         await _check(db, origin, slot)
-        await clean(there, destination, slot)  # it may come back to where some of it was left
+        await call_off(db, origin, slot)  # what a mover left that died since we looked
+        await clean(there, destination, slot)
         mover = _Mover(origin, destination, db, there, slot)
-        moved = await mover.move(grace_s, tell)
+        try:
+            moved = await mover.move(grace_s, tell)
+        except BaseException:
+            with contextlib.suppress(Exception):  # whoever looks next does it
+                await call_off(db, origin, slot)
+            raise
     await store.look()
     return moved
 
 
 _LOCK: Final = "SELECT pg_try_advisory_lock(hashtextextended($1, 0))"
+_UNLOCK: Final = "SELECT pg_advisory_unlock(hashtextextended($1, 0))"
 
 
 def _lock_of(cell: CellStore, slot: int) -> str:
     return f"holdfast-move:{cell.schema}:{slot}"
 
 
+async def lock(db: Connection, cell: CellStore, slot: int) -> None:
+    """Have a slot of a database to oneself, as long as the session is there; `RunActive` if another mover has it.
+
+    A worker that mends has it for a moment, so a mover does not give up at once.
+    """
+    until = time.monotonic() + _LOCK_S
+    while not await db.fetchval(_LOCK, _lock_of(cell, slot)):
+        if time.monotonic() > until:
+            raise RunActive(
+                f"slot {slot} is being moved by another process, which has it in cell {cell.cell!r}. Wait for that one, or end it"
+            )
+        await asyncio.sleep(_LOOK_S)
+
+
 @asynccontextmanager
-async def _session(cell: CellStore) -> AsyncIterator[Connection]:
+async def session(cell: CellStore) -> AsyncIterator[Connection]:
+    """Open a session of our own in a cell."""
     try:
         db = await cell.connection()
         await db.execute(
@@ -150,39 +161,62 @@ async def _check(db: Connection, cell: CellStore, slot: int) -> None:
 
 
 class _Mover:
-    """One move of one slot."""
+    """One move of one slot, by sessions that hold its lock at both ends."""
 
     def __init__(self, origin: CellStore, destination: CellStore, db: Connection, there: Connection, slot: int) -> None:
         self.origin, self.destination, self.db, self.there, self.slot = origin, destination, db, there, slot
-        self.cells = schema_of(origin.schema)
+        self.cells, self.epoch = schema_of(origin.schema), 0
 
     async def move(self, grace_s: float, tell: Callable[[str], None]) -> Moved:
-        epoch = await self._leave()
+        await self._leave()
         tell("leaving")
         runs, interrupted = await self._freeze(grace_s)
         began = time.monotonic()
         tell("frozen")
         await self._until_told()
-        await self._copy(epoch)
+        await self._copy()
         tell("copied")
-        await _decide(self.db, self.origin, self.slot, self.destination.cell)
+        await insist(self._decide)
         tell("decided")
-        await arrive(self.there, self.destination, self.slot)
+        await insist(lambda: arrive(self.there, self.destination, self.slot, self.epoch))
         away_s = time.monotonic() - began
         tell("arrived")
-        await clean(self.db, self.origin, self.slot)
+        await clear_waste(self.origin)
         tell("cleaned")
         return Moved(self.slot, self.origin.cell, self.destination.cell, runs, interrupted, away_s)
 
-    async def _leave(self) -> int:
+    async def _leave(self) -> None:
+        """Begin a move with an epoch above all that either cell has seen."""
+        here = await state_of(self.db, self.origin.schema, self.slot)
+        if here is None or here.state != "owned":
+            went = f": it went to cell {here.other!r}" if here is not None else ""
+            raise RunActive(
+                f"slot {self.slot} is not in cell {self.origin.cell!r} any more{went}. Another process moved it meanwhile; look "
+                "with `holdfast cells list`, and move it from where it is"
+            )
+        there = await state_of(self.there, self.destination.schema, self.slot)
+        if there is not None and there.state != "gone":
+            raise RunActive(
+                f"slot {self.slot} is in cell {self.origin.cell!r} and in {self.destination.cell!r}, each says; "
+                "`holdfast cells check` tells the way out"
+            )
+        self.epoch = max(here.epoch, there.epoch if there is not None else 0) + 1
         async with self.db.transaction():
-            epoch: int = await self.db.fetchval(
-                f"UPDATE \"{self.cells}\".slots SET state = 'leaving', epoch = epoch + 1, other = $2, since = $3"
-                " WHERE slot = $1 AND state = 'owned' RETURNING epoch",
-                self.slot, self.destination.cell, self.origin.clock.now(),
-            )  # fmt: skip
-            await _changed(self.db, self.cells)
-        return epoch
+            await self._set(here.epoch, "owned", "leaving")
+
+    async def _set(self, epoch: int, before: str, state: str) -> None:
+        """Change the state of the slot at its origin, if it is what it was; otherwise `RunActive`."""
+        done = await self.db.execute(
+            f'UPDATE "{self.cells}".slots SET state = $4, epoch = $5, other = $6, since = $7 WHERE slot = $1 AND epoch = $2'
+            " AND state = $3 AND ($3 = 'owned' OR other = $6)",
+            self.slot, epoch, before, state, self.epoch, self.destination.cell, self.origin.clock.now(),
+        )  # fmt: skip
+        if done != "UPDATE 1":
+            raise RunActive(
+                f"slot {self.slot} of cell {self.origin.cell!r} is not {before} any more: another process called this move off, "
+                "or made another. Look with `holdfast cells list`, and begin again"
+            )
+        await changed(self.db, self.cells)
 
     async def _freeze(self, grace_s: float) -> tuple[int, int]:
         """Wait until no run of the slot is running, then stop all of it; returns how many runs, and how many still ran."""
@@ -211,6 +245,7 @@ class _Mover:
                 running = sum(row["status"] == "running" for row in rows)
                 if running and not force:
                     raise _Busy
+                await self._set(self.epoch, "leaving", "frozen")
                 kept = f'"{self.cells}".frozen_{self.slot}'
                 await self.db.execute(f"CREATE TABLE {kept} AS SELECT * FROM runs WHERE FALSE")
                 await self.db.execute(f"INSERT INTO {kept} SELECT * FROM runs WHERE {ours}", self.slot)
@@ -219,7 +254,6 @@ class _Mover:
                     f" lease_owner = NULL, lease_epoch = lease_epoch + 1, finished_at = coalesce(finished_at, $3) WHERE {ours}",
                     self.slot, f"moved to cell {self.destination.cell!r}", self.origin.clock.now(),
                 )  # fmt: skip
-                await _state(self.db, self.cells, self.slot, "frozen")
                 return len(rows), running
         except _Busy:
             return None
@@ -238,179 +272,124 @@ class _Mover:
                 return
             await asyncio.sleep(_LOOK_S)
 
-    async def _copy(self, epoch: int) -> None:
-        """Put all rows of the slot into a parcel at the destination."""
+    async def _copy(self) -> None:
+        """Put all rows of the slot into a parcel at the destination, in the place of what moves that were called off left."""
         there = schema_of(self.destination.schema)
-        async with self.there.transaction():
+        async with self.there.transaction(), self.db.transaction():
+            await _check_free(self.there, self.destination, self.slot, self.epoch)
             for table in ("parcels", "arrivals"):
-                await self.there.execute(f'DELETE FROM "{there}".{table} WHERE slot = $1', self.slot)
+                await self.there.execute(
+                    f'DELETE FROM "{there}".{table} WHERE slot = $1 AND epoch < $2', self.slot, self.epoch
+                )
             place = 0
-            async for table, columns, content in self._rows():
+            async for table, columns, content in copied(self.db, f'"{self.cells}"', self.slot):
                 await self.there.execute(
                     f'INSERT INTO "{there}".parcels VALUES ($1, $2, $3, $4, $5, $6)',
-                    self.slot, epoch, place, table, json.dumps(columns), content,
+                    self.slot, self.epoch, place, table, json.dumps(columns), content,
                 )  # fmt: skip
                 place += 1
             await self.there.execute(
                 f'INSERT INTO "{there}".arrivals (slot, epoch, origin) VALUES ($1, $2, $3)',
-                self.slot, epoch, self.origin.cell,
+                self.slot, self.epoch, self.origin.cell,
             )  # fmt: skip
 
-    async def _rows(self) -> AsyncIterator[tuple[str, list[str], bytes]]:
-        """All rows of the slot, a table after the other, in pieces. Nothing of it changes meanwhile."""
-        db, slot, cells = self.db, self.slot, f'"{self.cells}"'
-        async with db.transaction():
-            await name_rows(db, cells, slot)
-            for table, where in {"runs": "", **_TABLES}.items():
-                columns = await _columns(db, table)
-                listed = ", ".join(f'"{name}"' for name in columns)
-                source = (
-                    f"{cells}.frozen_{slot}" if table == "runs" else f'"{table}" WHERE {where}'.replace("@cells", cells)
-                )
-                query = f"SELECT {listed} FROM {source}".replace("$1", str(int(slot)))
-                pieces = _Pieces()
-                await db.copy_from_query(query, output=pieces.take, format="binary")
-                for piece in pieces.all():
-                    yield table, columns, piece
+    async def _decide(self) -> None:
+        """Give the slot away, and all its rows: the one moment at which its owner changes."""
+        async with self.db.transaction():
+            await self._set(self.epoch, "frozen", "gone")
+            await delete_rows(self.db, f'"{self.cells}"', self.slot)
+            await self.db.execute(f'DROP TABLE "{self.cells}".frozen_{int(self.slot)}')
 
 
 class _Busy(Exception):
     """A run of the slot runs."""
 
 
-class _Pieces:
-    """Output of COPY, in pieces of a size that a row can hold."""
-
-    def __init__(self) -> None:
-        self._full, self._last = list[bytes](), bytearray()
-
-    async def take(self, data: bytes) -> None:
-        self._last += data
-        if len(self._last) >= _PIECE:
-            self._full.append(bytes(self._last))
-            self._last.clear()
-
-    def all(self) -> list[bytes]:
-        return [*self._full, bytes(self._last)] if self._last else self._full
-
-
-async def name_rows(db: Connection, cells: str, slot: int) -> None:
-    """Name, for this transaction, the runs of a slot, the names under which events are theirs, and the large values they name."""
-    await db.execute(
-        f"CREATE TEMP TABLE moving ON COMMIT DROP AS SELECT id FROM runs WHERE {cells}.slot_of(root_id) = {int(slot)};"
-        "CREATE TEMP TABLE moving_names ON COMMIT DROP AS SELECT id AS name FROM moving UNION SELECT base_id FROM lineage WHERE"
-        f" {_OF_RUNS} AND left(base_id, 1) = '#' UNION SELECT base_id FROM forks WHERE {_OF_RUNS} AND left(base_id, 1) = '#'"
-    )
-    texts = " UNION ALL ".join(
-        f"SELECT {column} AS text FROM {table} WHERE strpos({column}, '$blob') > 0 AND {where}"
-        for table, column, where in _TEXTS
-    )
-    await db.execute(
-        f"CREATE TEMP TABLE moving_blobs ON COMMIT DROP AS SELECT blob AS digest FROM events WHERE blob IS NOT NULL AND {_OF_NAMES}"
-        f" UNION SELECT found[1] FROM ({texts}) AS texts, regexp_matches(text, '{_BLOB}', 'g') AS found"
-        .replace("@cells", cells).replace("$1", str(int(slot)))
-    )  # fmt: skip
-
-
-async def _columns(db: Connection, table: str) -> list[str]:
-    rows = await db.fetch(
-        "SELECT column_name FROM information_schema.columns WHERE table_schema = current_schema() AND table_name = $1"
-        " AND ($1 <> 'audit' OR column_name <> 'id') ORDER BY ordinal_position", table,
-    )  # fmt: skip
-    return [row[0] for row in rows]
-
-
-async def _state(db: Connection, cells: str, slot: int, state: str) -> None:
-    await db.execute(f'UPDATE "{cells}".slots SET state = $2 WHERE slot = $1', slot, state)
-    await _changed(db, cells)
-
-
-async def _changed(db: Connection, cells: str) -> None:
+async def changed(db: Connection, cells: str) -> None:
+    """Note that a slot of a cell is not what it was."""
     await db.execute(f'UPDATE "{cells}".cell SET version = version + 1')
 
 
-async def _decide(db: Connection, cell: CellStore, slot: int, to: str) -> None:
-    """Give the slot away: the one moment at which its owner changes."""
+async def _check_free(db: Connection, cell: CellStore, slot: int, epoch: int) -> None:
+    """Refuse a slot that a cell has, or that was there or came there later than a move began."""
     cells = schema_of(cell.schema)
-    async with db.transaction():
-        done = await db.execute(
-            f"UPDATE \"{cells}\".slots SET state = 'gone' WHERE slot = $1 AND state = 'frozen' AND other = $2", slot, to
-        )  # fmt: skip
-        if done != "UPDATE 1":
-            raise RunActive(f"slot {slot} is not being moved to cell {to!r} any more: another process called it off")
-        await db.execute(f'INSERT INTO "{cells}".leftovers VALUES ($1) ON CONFLICT DO NOTHING', slot)
-        await db.execute(f'DROP TABLE IF EXISTS "{cells}".frozen_{int(slot)}')
-        await _changed(db, cells)
+    row = await db.fetchrow(
+        f"SELECT state, epoch FROM \"{cells}\".slots WHERE slot = $1 AND (state <> 'gone' OR epoch >= $2) FOR UPDATE",
+        slot, epoch,
+    )  # fmt: skip
+    parcel = await db.fetchval(f'SELECT max(epoch) FROM "{cells}".arrivals WHERE slot = $1 AND epoch > $2', slot, epoch)
+    if row is None and parcel is None:
+        return
+    found = (
+        f"has a parcel of epoch {parcel}" if row is None else f"says that it is {row['state']} (epoch {row['epoch']})"
+    )
+    raise RunActive(
+        f"slot {slot} cannot go to cell {cell.cell!r} with epoch {epoch}: the cell {found}. Another process moved it meanwhile; "
+        "`holdfast cells check` tells who has it"
+    )
 
 
-async def arrive(db: Connection, cell: CellStore, slot: int) -> None:
-    """Put the parcel of a slot into the tables of its new owner; a slot that has arrived stays as it is."""
+async def arrive(db: Connection, cell: CellStore, slot: int, epoch: int) -> bool:
+    """Put the parcel of a move into the tables of the slot's new owner; one that has arrived stays as it is."""
     cells = schema_of(cell.schema)
     async with db.transaction():
-        row = await db.fetchrow(f'DELETE FROM "{cells}".arrivals WHERE slot = $1 RETURNING epoch', slot)
-        if row is None:
-            return
-        await db.execute(
-            f"INSERT INTO \"{cells}\".slots (slot, state, epoch, since) VALUES ($1, 'owned', $2, $3) ON CONFLICT (slot) DO UPDATE"
-            " SET state = 'owned', epoch = excluded.epoch, other = NULL, since = excluded.since",
-            slot, row["epoch"], cell.clock.now(),
-        )  # fmt: skip
-        parcel = f'FROM "{cells}".parcels WHERE slot = $1'
+        if not await db.fetchval(
+            f'DELETE FROM "{cells}".arrivals WHERE slot = $1 AND epoch = $2 RETURNING TRUE', slot, epoch
+        ):
+            return False
+        await _check_free(db, cell, slot, epoch)
+        await own(db, cell, slot, epoch)
+        parcel = f'FROM "{cells}".parcels WHERE slot = $1 AND epoch = $2'
         tables = await db.fetch(
-            f'SELECT "table", columns, min(place) AS first, max(place) AS last {parcel} GROUP BY 1, 2 ORDER BY 3', slot
-        )
+            f'SELECT "table", columns, min(place) AS first, max(place) AS last {parcel} GROUP BY 1, 2 ORDER BY 3', slot, epoch
+        )  # fmt: skip
         for table, listed, first, last in tables:
             content = bytearray()
             for place in range(first, last + 1):
-                content += await db.fetchval(f"SELECT content {parcel} AND place = $2", slot, place)
-            await _put(db, cells, table, json.loads(listed), bytes(content))
+                content += await db.fetchval(f"SELECT content {parcel} AND place = $3", slot, epoch, place)
+            await put(db, cells, table, json.loads(listed), bytes(content))
         await db.execute(f'DELETE FROM "{cells}".parcels WHERE slot = $1', slot)
-        # A run that was running when it was frozen has lost its owner, and is taken over now and not when a lease is over.
-        await db.execute(
-            f"UPDATE runs SET lease_owner = 'moved', due_at = $2 WHERE status = 'running' AND \"{cells}\".slot_of(root_id) = $1",
-            slot, cell.clock.now(),
-        )  # fmt: skip
-        await _changed(db, cells)
+        await _interrupt(db, cell, slot)
+    return True
 
 
-async def _put(db: Connection, cells: str, table: str, columns: list[str], content: bytes) -> None:
-    names = ", ".join(f'"{name}"' for name in columns)
-    await db.execute(f'CREATE TEMP TABLE arrived ON COMMIT DROP AS SELECT {names} FROM "{table}" WHERE FALSE')
-    await db.copy_to_table("arrived", source=_stream(content), columns=columns, format="binary")
-    values = names
-    order = ""
-    if table == "events":  # of the past here too
-        values = names.replace('"position"', f"nextval('\"{cells}\".former_positions')")
-        order = ' ORDER BY "position"'
-    elsewhere = " ON CONFLICT DO NOTHING" if table in _SHARED else ""
+async def own(db: Connection, cell: CellStore, slot: int, epoch: int) -> None:
+    """Let a cell own a slot. Whoever calls it knows that no other does."""
+    cells = schema_of(cell.schema)
     await db.execute(
-        f'INSERT INTO "{table}" ({names}) SELECT {values} FROM (SELECT * FROM arrived{order}) AS came{elsewhere}'
-    )
-    await db.execute("DROP TABLE arrived")
+        f"INSERT INTO \"{cells}\".slots (slot, state, epoch, since) VALUES ($1, 'owned', $2, $3) ON CONFLICT (slot) DO UPDATE"
+        " SET state = 'owned', epoch = excluded.epoch, other = NULL, since = excluded.since",
+        slot, epoch, cell.clock.now(),
+    )  # fmt: skip
+    await changed(db, cells)
 
 
-async def _stream(content: bytes) -> AsyncIterator[bytes]:
-    for at in range(0, len(content), 1 << 20):
-        yield content[at : at + (1 << 20)]
+async def _interrupt(db: Connection, cell: CellStore, slot: int) -> None:
+    """Let runs that were running when they were frozen be taken over now, and not when a lease is over: they have no owner."""
+    await db.execute(
+        f"UPDATE runs SET lease_owner = 'moved', due_at = $2 WHERE status = 'running'"
+        f' AND "{schema_of(cell.schema)}".slot_of(root_id) = $1',
+        slot, cell.clock.now(),
+    )  # fmt: skip
+
+
+async def clear_waste(cell: CellStore) -> None:
+    """Delete large values that left with slots, and that nothing here names any more. Whoever has time does it."""
+    cells = schema_of(cell.schema)
+    digests = await cell.ask(lambda db: db.fetchval(f'SELECT ARRAY(SELECT digest FROM "{cells}".waste LIMIT 1000)'))
+    if digests:
+        await cell._submit(lambda tx: delete_blobs(tx, set(digests)), journal=False)
+        await cell.ask(lambda db: db.execute(f'DELETE FROM "{cells}".waste WHERE digest = ANY ($1)', digests))
 
 
 async def clean(db: Connection, cell: CellStore, slot: int) -> None:
-    """Delete what is left of a slot that is gone."""
+    """Delete what a mover of an older version left of a slot that is gone. A slot that came back keeps what it has."""
     cells = f'"{schema_of(cell.schema)}"'
     async with db.transaction():
-        if not await db.fetchval(f"SELECT EXISTS (SELECT 1 FROM {cells}.leftovers WHERE slot = $1)", slot):
+        if not await db.fetchval(f"DELETE FROM {cells}.leftovers WHERE slot = $1 RETURNING TRUE", slot):
             return
-        await name_rows(db, cells, slot)
-        digests = [row[0] for row in await db.fetch("SELECT digest FROM moving_blobs")]
-        for table, where in reversed(_TABLES.items()):
-            if table not in _STAYS:
-                await db.execute(
-                    f'DELETE FROM "{table}" WHERE {where}'.replace("@cells", cells).replace("$1", str(int(slot)))
-                )
-        await db.execute("DELETE FROM runs WHERE id IN (SELECT id FROM moving)")
-        await db.execute(f"DELETE FROM {cells}.leftovers WHERE slot = $1", slot)
-    if digests and cell.is_open:
-        await cell._submit(lambda tx: delete_blobs(tx, set(digests)), journal=False)
+        if await db.fetchval(f"SELECT state FROM {cells}.slots WHERE slot = $1 FOR UPDATE", slot) == "gone":
+            await delete_rows(db, cells, slot)
 
 
 # Movers that died
@@ -431,31 +410,62 @@ async def mend(store: Cells, names: Iterable[str] | None = None) -> list[str]:
 
 async def _mend_cell(store: Cells, cell: CellStore) -> list[str]:
     cells = schema_of(cell.schema)
-    torn, arrivals, leftovers = await cell.ask(
+    torn, arrivals, leftovers, waste = await cell.ask(
         lambda db: db.fetchrow(
             f"SELECT ARRAY(SELECT slot FROM \"{cells}\".slots WHERE state IN ('leaving', 'frozen')),"
-            f' ARRAY(SELECT slot FROM "{cells}".arrivals), ARRAY(SELECT slot FROM "{cells}".leftovers)'
+            f' ARRAY(SELECT slot FROM "{cells}".arrivals), ARRAY(SELECT slot FROM "{cells}".leftovers),'
+            f' EXISTS (SELECT 1 FROM "{cells}".waste)'
         )
     )
-    if not (torn or arrivals or leftovers):
-        return []
     done: list[str] = []
-    async with _session(cell) as db:
-        for slot in torn:
-            if await db.fetchval(_LOCK, _lock_of(cell, slot)) and await _call_off(db, cell, slot):
-                done += [f"slot {slot} stays in cell {cell.cell!r}: the process that moved it is gone"]
-        for slot in arrivals:
-            if await _may_arrive(store, cell, slot):
-                await arrive(db, cell, slot)
-                done.append(f"slot {slot} arrived in cell {cell.cell!r}: the process that moved it is gone")
-        for slot in leftovers:
-            if await db.fetchval(_LOCK, _lock_of(cell, slot)):
-                await clean(db, cell, slot)
+    if torn or arrivals or leftovers:
+        async with session(cell) as db:
+            for slot in sorted({*torn, *arrivals, *leftovers}):
+                if await db.fetchval(_LOCK, _lock_of(cell, slot)):
+                    done += await _mend_slot(store, cell, db, slot)
+                    await db.execute(_UNLOCK, _lock_of(cell, slot))
+    if waste:
+        await clear_waste(cell)
     return done
 
 
-async def _call_off(db: Connection, cell: CellStore, slot: int) -> bool:
-    """Make a slot again what it was before its move was decided."""
+async def _mend_slot(store: Cells, cell: CellStore, db: Connection, slot: int) -> list[str]:
+    """Finish, or call off, what a mover that is gone has left of a slot here; its lock is ours."""
+    held, gone = await state_of(db, cell.schema, slot), "the process that moved it is gone"
+    await clean(db, cell, slot)
+    if held is not None and held.state in ("leaving", "frozen") and not await _rivals(store, cell, held):
+        await call_off(db, cell, slot)
+        return [f"slot {slot} stays in cell {cell.cell!r}: {gone}"]
+    row = await db.fetchrow(f'SELECT epoch, origin FROM "{schema_of(cell.schema)}".arrivals WHERE slot = $1', slot)
+    origin = store.made.get(row["origin"]) if row is not None else None
+    if row is None or origin is None or not origin.is_open:
+        return []
+    there, epoch = await origin.holding(slot), row["epoch"]
+    if there is None:
+        return []
+    if (there.state, there.epoch, there.other) == ("gone", epoch, cell.cell):
+        if await arrive(db, cell, slot, epoch):
+            return [f"slot {slot} arrived in cell {cell.cell!r}: {gone}"]
+    elif there.epoch > epoch or (there.epoch == epoch and there.state == "owned"):  # that move was called off
+        for table in ("arrivals", "parcels"):
+            await db.execute(
+                f'DELETE FROM "{schema_of(cell.schema)}".{table} WHERE slot = $1 AND epoch = $2', slot, epoch
+            )
+    return []
+
+
+async def _rivals(store: Cells, cell: CellStore, held: Holding) -> list[str]:
+    """Other cells that have a slot too, with an epoch that is not older: to call a move off would make a second owner."""
+    found = [(other, await other.holding(held.slot)) for other in store.up if other is not cell]
+    return [
+        other.cell
+        for other, there in found
+        if there is not None and there.state != "gone" and there.epoch >= held.epoch
+    ]
+
+
+async def call_off(db: Connection, cell: CellStore, slot: int) -> bool:
+    """Make a slot again what it was before a move of it that was not decided. Its lock is ours."""
     cells = schema_of(cell.schema)
     kept = f'"{cells}".frozen_{int(slot)}'
     async with db.transaction():
@@ -466,24 +476,12 @@ async def _call_off(db: Connection, cell: CellStore, slot: int) -> bool:
             back = ", ".join(f"{name} = kept.{name}" for name in _FROZEN)
             await db.execute(f"UPDATE runs SET {back} FROM {kept} AS kept WHERE runs.id = kept.id")
             await db.execute(f"DROP TABLE {kept}")
-        await _state(db, cells, slot, "owned")
+            await _interrupt(db, cell, slot)
+        await db.execute(
+            f"UPDATE \"{cells}\".slots SET state = 'owned', epoch = epoch + 1, other = NULL WHERE slot = $1", slot
+        )
+        await changed(db, cells)
     return True
-
-
-async def _may_arrive(store: Cells, cell: CellStore, slot: int) -> bool:
-    """Has the origin given the slot to this cell, and is its mover gone?"""
-    cells = schema_of(cell.schema)
-    row = await cell.ask(lambda db: db.fetchrow(f'SELECT epoch, origin FROM "{cells}".arrivals WHERE slot = $1', slot))
-    origin = store.made.get(row["origin"]) if row is not None else None
-    if origin is None or not origin.is_open:
-        return False
-    held = await origin.holding(slot)
-    if held is None or (held.state, held.epoch, held.other) != ("gone", row["epoch"], cell.cell):
-        return False
-    free = await origin.ask(
-        lambda db: db.fetchval("SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))", _lock_of(origin, slot))
-    )
-    return bool(free)
 
 
 def checked_slot(text: str) -> int:

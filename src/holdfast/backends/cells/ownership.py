@@ -6,11 +6,17 @@ transaction that would create it; a move (`moves.py`) is what changes rows of `s
 A set is founded by the first process that opens its plan, one database after the other. It may die in between: whoever comes with
 the same plan goes on. One that comes with another plan finds a set that is not its own, and founds nothing. When all are founded
 each is told so: from then on an empty database under the URL of a cell is a mistake, and is refused.
+
+A set has an identity, which is random. It is made by whoever founds the first cell, and the others are founded with what that one
+says; so two sets of one plan are told apart. Cells of a version that knew none get one when all of them are opened for writing, the
+first cell last: where the first has one and another that has slots has none, that other is of another set.
 """
 
 # ruff: noqa: S608 - names of our own schemas, and numbers of slots
 from __future__ import annotations
 
+import json
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -45,6 +51,8 @@ class Cell:
     of_set: str
     complete: bool
     version: int
+    identity: str | None  # of its set; None if a version founded it that knew none
+    renewed: bool  # it has what later versions added
 
 
 def schema_of(store: str) -> str:
@@ -54,23 +62,57 @@ def schema_of(store: str) -> str:
 
 def text_of(store: str) -> str:
     """Write the statements that make a database a cell."""
-    text = (resources.files("holdfast.backends.cells") / "ownership.sql").read_text()
+    return _text("ownership.sql", store) + _text("ownership_2.sql", store)
+
+
+def _text(file: str, store: str) -> str:
+    text = (resources.files("holdfast.backends.cells") / file).read_text()
     return text.replace("@cells", schema_of(store)).replace("@store", store)
 
 
 async def told(db: Connection, store: str) -> Cell | None:
     """Read what a database says of itself; None if it is no cell yet."""
-    if not await db.fetchval("SELECT to_regclass($1) IS NOT NULL", f'"{schema_of(store)}".cell'):
+    # A query of the catalog, because to_regclass() may remember that there was none, although another session has made it since.
+    there = "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = $1 AND tablename = 'cell')"
+    if not await db.fetchval(there, schema_of(store)):
         return None
-    row = await db.fetchrow(f'SELECT name, number, of_set, complete, version FROM "{schema_of(store)}".cell')
-    return None if row is None else Cell(*row)
+    text = await db.fetchval(f'SELECT to_jsonb(cell)::text FROM "{schema_of(store)}".cell')
+    if text is None:
+        return None
+    row = json.loads(text)
+    said = {name: row[name] for name in ("name", "number", "of_set", "complete", "version")}
+    return Cell(**said, identity=row.get("identity"), renewed="identity" in row)
 
 
-async def found(db: Connection, store: str, name: str, number: int, of: str, slots: Sequence[int], now: int) -> Cell:
+def new_identity() -> str:
+    """The identity of a set that begins."""
+    return secrets.token_hex(8)
+
+
+async def lock(db: Connection, store: str) -> None:
+    """Let nobody else change what a database is, for this transaction."""
+    await db.execute(_LOCK, store)
+
+
+async def renew(db: Connection, store: str) -> None:
+    """Give a cell what later versions added."""
+    async with db.transaction():
+        await lock(db, store)
+        await db.execute(_text("ownership_2.sql", store))
+
+
+async def identify(db: Connection, store: str, identity: str) -> None:
+    """Write the identity of its set into a cell that has none."""
+    await db.execute(f'UPDATE "{schema_of(store)}".cell SET identity = $1 WHERE identity IS NULL', identity)
+
+
+async def found(
+    db: Connection, store: str, name: str, number: int, of: str, slots: Sequence[int], now: int, identity: str | None
+) -> Cell:
     """Make a database a cell, with these slots; one that is a cell already stays what it is."""
     cells = schema_of(store)
     async with db.transaction():
-        await db.execute(_LOCK, store)
+        await lock(db, store)
         known = await told(db, store)
         if known is not None:
             return known
@@ -86,8 +128,8 @@ async def found(db: Connection, store: str, name: str, number: int, of: str, slo
                 f"cell {name!r}: this user may not create the schema {cells!r}, in which a cell keeps its slots: {error}"
             ) from error
         await db.execute(
-            f'INSERT INTO "{cells}".cell (name, number, of_set, founded_at) VALUES ($1, $2, $3, $4)',
-            name, number, of, now,
+            f'INSERT INTO "{cells}".cell (name, number, of_set, founded_at, identity) VALUES ($1, $2, $3, $4, $5)',
+            name, number, of, now, identity,
         )  # fmt: skip
         await db.execute(
             f"INSERT INTO \"{cells}\".slots (slot, state, epoch, since) SELECT unnest($1::int[]), 'owned', 1, $2",
@@ -139,6 +181,22 @@ def check_names(plan: Plan, said: dict[str, Cell | None]) -> None:
             f"the databases of {str(plan.path)!r} belong to different sets of cells ({shown}): they were founded with different "
             "files. Use the file that founded them"
         )
+    identities = {cell.identity for cell in said.values() if cell is not None and cell.identity is not None}
+    if len(identities) > 1:
+        shown = ", ".join(f"{name!r} of set {cell.identity or '?'}" for name, cell in said.items() if cell is not None)
+        raise BadArguments(
+            f"the databases of {str(plan.path)!r} belong to different sets of cells ({shown}), which have the same names. Mend the "
+            "URL of the one that is wrong"
+        )
+
+
+def of_no_set(plan: Plan, name: str, store: str, first: Cell) -> BadArguments:
+    """Say that a cell with slots has no identity, though the first cell of the file, which gets it last, has one."""
+    return BadArguments(
+        f"cell {name!r} of {str(plan.path)!r} has slots, and does not say of which set it is; {first.name!r} is of set "
+        f"{first.identity}. If it is the wrong database, mend its URL. If an older version of holdfast added it to this set, write "
+        f"there: UPDATE \"{schema_of(store)}\".cell SET identity = '{first.identity}'"
+    )
 
 
 def described(error: BaseException) -> Any:

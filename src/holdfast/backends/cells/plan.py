@@ -10,19 +10,21 @@ url = "postgresql://holdfast@db-b/holdfast"
 slots = "512-1023"
 ```
 
-The first cell of the file keeps what belongs to no run (tokens, sessions), so its place must not change. `holdfast cells`
-rewrites the file; another process may have an older one, and reads in the databases who owns a slot now.
+The first cell of the file keeps what belongs to no run (tokens, sessions), so its place must not change. Who owns a slot now is
+written in the databases alone: `holdfast cells move` leaves the file as it is, and `holdfast cells add` puts one more cell there.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import re
 import secrets
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -64,14 +66,6 @@ class Plan:
         """The cell to which the file gives a slot."""
         return next(name for name, slots in self.slots.items() if slot in slots)
 
-    def divided(self, owners: Mapping[int, str]) -> Plan:
-        """Make a plan of the same cells, with slots as they are owned now."""
-        of = {
-            name: tuple(slot for slot in range(SLOTS) if owners.get(slot, self.owner(slot)) == name)
-            for name in self.urls
-        }
-        return Plan(self.path, self.urls, of)
-
     def with_cell(self, name: str, url: str) -> Plan:
         """Make a plan with one more cell, that has no slot yet. `BadArguments` if its name is taken or is none."""
         if name in self.urls:
@@ -96,6 +90,20 @@ class Plan:
         except OSError as error:
             part.unlink(missing_ok=True)
             raise BadArguments(f"{str(self.path)!r} cannot be written: {error.strerror or error}") from None
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Have a file to oneself, among those that change it; who dies lets go of it.
+
+    Its folder is locked: the file is replaced, and a lock on one that was replaced would be nobody's.
+    """
+    descriptor = os.open(path.absolute().parent, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def first_plan(path: str | os.PathLike[str], name: str, url: str) -> Plan:
