@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import contextvars
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
 from typing import Any, NoReturn
 
@@ -18,7 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast.backends.temporal import side, talks
 from holdfast.backends.temporal.address import ARRIVE, FED_S, KEEP, SIDE
 from holdfast.backends.temporal.house import House
-from holdfast.backends.temporal.performer import ENDED, NOT_HERE
+from holdfast.backends.temporal.performer import ENDED, GONE, NOT_HERE
 from holdfast.declare import NotDone
 from holdfast.engine.elsewhere import Desk
 from holdfast.engine.host import RUN_IT, Ended, Work
@@ -29,6 +29,7 @@ from holdfast.values import failures
 from holdfast.values.codec import checked_size, kept
 
 _BEATS: int = 3  # within the time after which a worker counts as gone
+_FIRST_BEAT_S: float = 1.0
 
 
 class Activities:
@@ -39,9 +40,24 @@ class Activities:
 
     @activity.defn(dynamic=True)
     async def step(self, args: Sequence[RawValue]) -> dict[str, Any]:
-        """Run the body of a step, or its probe."""
+        """Run the body of a step, or its probe, or wait for the one that an attempt before began here."""
         info, convert = activity.info(), activity.payload_converter()
         asked: dict[str, Any] = convert.from_payload(args[0].payload, dict)
+        name, outcomes = f"{info.workflow_run_id} {asked.get('after', info.activity_id)}", self._house.outcomes
+        heart = asyncio.create_task(_beat(info.heartbeat_timeout, self._house.queue)) if info.heartbeat_timeout else None
+        try:
+            if name not in outcomes:
+                if asked.get("once") and "after" in asked:
+                    raise ApplicationError("that body is not in this process", type=GONE, non_retryable=True)
+                outcomes.begin(name, self._begun(asked, info))
+            await outcomes.report(name, same=not asked.get("once") and "home" not in asked)
+        finally:
+            if heart is not None:
+                heart.cancel()
+        activity.raise_complete_async()  # the server was told
+
+    def _begun(self, asked: dict[str, Any], info: activity.Info) -> Coroutine[Any, Any, dict[str, Any]]:
+        """Begin the body of a step, or its probe."""
         body = self._house.bodies.get(asked["home"]) if "home" in asked else None
         spec = body.work.spec if body is not None else self._spec(asked)
         if spec is None or ("home" in asked and body is None):
@@ -62,16 +78,17 @@ class Activities:
             spec, fn, threaded, given, named, context, asked.get("limit_s"), lambda: True, _Threads(self._house), None,  # type: ignore[arg-type]
             None, "", asked.get("failures", 0),
         )  # fmt: skip
-        heart = asyncio.create_task(_beat(info.heartbeat_timeout)) if info.heartbeat_timeout else None
-        try:
-            where.run(_here.set, None)
-            self._house.runs(spec, context.key)
-            ended = await asyncio.create_task(_performed(work), context=where)
-            streams = [] if desk is None else [side.told(piece) for piece in await desk.end(ended.error)]
-            return self._told(ended, spec, context, asked, streams)
-        finally:
-            if heart is not None:
-                heart.cancel()
+        return self._ran(work, asked, where, desk)
+
+    async def _ran(
+        self, work: Work, asked: dict[str, Any], where: contextvars.Context, desk: Desk | None
+    ) -> dict[str, Any]:
+        """Run a body; returns what it came to, as it travels."""
+        where.run(_here.set, None)
+        self._house.runs(work.spec, work.context.key)
+        ended = await asyncio.create_task(_performed(work), context=where)
+        streams = [] if desk is None else [side.told(piece) for piece in await desk.end(ended.error)]
+        return self._told(ended, work.spec, work.context, asked, streams)
 
     @activity.defn(name=KEEP)
     async def keep(self, _: Any, fed: bool = False) -> None:
@@ -196,12 +213,14 @@ async def _performed(work: Work) -> Ended:
     return ended
 
 
-async def _beat(every: timedelta) -> None:
-    """Say that this worker lives, for as long as its loop turns. Of a body that is over before the first time nothing is said."""
+async def _beat(every: timedelta, queue: str) -> None:
+    """Say that this process lives and has the body, for as long as its loop turns. Of one that is over at once nothing is said."""
+    wait_s = every.total_seconds() / _BEATS
     with contextlib.suppress(RuntimeError):
+        await asyncio.sleep(min(wait_s, _FIRST_BEAT_S))
         while True:
-            await asyncio.sleep(every.total_seconds() / _BEATS)
-            activity.heartbeat()
+            activity.heartbeat(queue)
+            await asyncio.sleep(wait_s)
 
 
 def _no_stream(name: str) -> NoReturn:

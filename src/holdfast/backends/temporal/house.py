@@ -14,6 +14,7 @@ from typing import Any
 from holdfast.backends.temporal.address import Address
 from holdfast.backends.temporal.blobs import INLINE_BYTES
 from holdfast.backends.temporal.feed import Feed
+from holdfast.backends.temporal.outcomes import Outcomes
 from holdfast.declare import Step
 from holdfast.engine.host import Work
 from holdfast.resources import OpenResources
@@ -52,6 +53,7 @@ class House:
         self.resources = OpenResources(settings.replace)
         self.threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="holdfast-step")
         self.bodies: dict[str, Body] = {}  # that cannot travel, by the name of their activities
+        self.outcomes = Outcomes()
         self.instances: weakref.WeakSet[Any] = weakref.WeakSet()  # workflows in memory
         self.strays: list[Any] = []  # tasks of workflows that left memory and did not end
         self.more: Callable[[AgentSpec], None] = lambda _: None
