@@ -8,8 +8,7 @@ from tests.temporal import own_cluster  # noqa: F401 - a fixture
 
 import holdfast
 
-begun, ended = [], []
-go_on: asyncio.Event
+begun, ended, going_on = [], [], []
 
 
 @holdfast.step(in_doubt="ask")
@@ -37,7 +36,7 @@ async def fails(n: int) -> int:
 
 async def _body(n: int) -> int:
     begun.append(n)
-    await go_on.wait()
+    await going_on[-1].wait()
     ended.append(n)
     return n
 
@@ -63,9 +62,9 @@ async def _all(found):
 
 async def body_ends_during(server, outage_s, lease_s, after_s=0.0):
     """Kill the server under bodies, let them end `after_s` into the outage (or behind it), and start it again."""
-    global go_on
-    begun.clear(), ended.clear()
-    go_on = asyncio.Event()
+    begun.clear()
+    ended.clear()
+    going_on.append(go_on := asyncio.Event())
     settings = holdfast.Settings(lease_ttl_s=lease_s)
     async with holdfast.open(server.url(), agents=[does_all], settings=settings) as hf:
         run = await hf.start(does_all, id="away")

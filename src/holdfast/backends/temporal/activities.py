@@ -8,7 +8,7 @@ import contextvars
 import functools
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from temporalio import activity
 from temporalio.common import RawValue
@@ -18,7 +18,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast.backends.temporal import side, talks
 from holdfast.backends.temporal.address import ARRIVE, FED_S, KEEP, SIDE
 from holdfast.backends.temporal.house import House
-from holdfast.backends.temporal.performer import ENDED, GONE, NOT_HERE
+from holdfast.backends.temporal.performer import ENDED, GONE, LATER, NOT_HERE
+from holdfast.backends.temporal.turns import until_turn
 from holdfast.declare import NotDone
 from holdfast.engine.elsewhere import Desk
 from holdfast.engine.host import RUN_IT, Ended, Work
@@ -29,6 +30,7 @@ from holdfast.values import failures
 from holdfast.values.codec import checked_size, kept
 
 _BEATS: int = 3  # within the time after which a worker counts as gone
+_BENIGN: Final = ApplicationErrorCategory.BENIGN  # to Temporal's log: what a failure means is the engine's to say
 _FIRST_BEAT_S: float = 1.0
 
 
@@ -44,7 +46,9 @@ class Activities:
         info, convert = activity.info(), activity.payload_converter()
         asked: dict[str, Any] = convert.from_payload(args[0].payload, dict)
         name, outcomes = f"{info.workflow_run_id} {asked.get('after', info.activity_id)}", self._house.outcomes
-        heart = asyncio.create_task(_beat(info.heartbeat_timeout, self._house.queue)) if info.heartbeat_timeout else None
+        heart = (
+            asyncio.create_task(_beat(info.heartbeat_timeout, self._house.queue)) if info.heartbeat_timeout else None
+        )
         try:
             if name not in outcomes:
                 if asked.get("once") and "after" in asked:
@@ -83,7 +87,11 @@ class Activities:
     async def _ran(
         self, work: Work, asked: dict[str, Any], where: contextvars.Context, desk: Desk | None
     ) -> dict[str, Any]:
-        """Run a body; returns what it came to, as it travels."""
+        """Run a body, when its turn has come; returns what it came to, as it travels."""
+        if "turn" in asked and self._house.side is not None:
+            later = await until_turn(asked["turn"], self._house.side, self._house.late)
+            if later is not None:
+                raise ApplicationError("its turn is later", later, type=LATER, non_retryable=True, category=_BENIGN)
         where.run(_here.set, None)
         self._house.runs(work.spec, work.context.key)
         ended = await asyncio.create_task(_performed(work), context=where)
@@ -181,8 +189,7 @@ class Activities:
         told["wait_s"] = None if ended.final else spec.retry.delay_s(tried, error, seed)
         told["doubt"] = ended.doubt
         message = f"{told['error']['type']}: {told['error']['message']}"[:1000]
-        benign = ApplicationErrorCategory.BENIGN  # to Temporal's log: what a failure means is the engine's to say
-        raise ApplicationError(message, told, type=ENDED, non_retryable=True, category=benign) from error
+        raise ApplicationError(message, told, type=ENDED, non_retryable=True, category=_BENIGN) from error
 
 
 class _Threads:

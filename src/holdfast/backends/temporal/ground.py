@@ -42,6 +42,7 @@ from holdfast.backends.temporal.loads import PAYLOADS, Load, Unsent, too_long, w
 from holdfast.backends.temporal.performer import Performer
 from holdfast.backends.temporal.records import LISTED, Piece, Start, State, listed, moved, moving
 from holdfast.backends.temporal.slices import Slices
+from holdfast.backends.temporal.turns import AHEAD_MS
 from holdfast.engine.carried import Carried
 from holdfast.engine.execute import begin
 from holdfast.engine.loop import install
@@ -137,6 +138,7 @@ class Ground:
 
     resources: Any = None
     threads: Any = None
+    ahead_ms = AHEAD_MS
 
     def __init__(self, house: House, start: str, state: bytes | None) -> None:
         self.house, self.loop, self.outside = house, asyncio.get_running_loop(), outside()

@@ -31,7 +31,7 @@ _PASSES: Final = frozenset({
 
 @dataclass(slots=True)
 class _Outcome:
-    """A body that runs or has ended, and how many attempts of its activity wait for it: the server may have given up all but one."""
+    """A body that runs or has ended, and how many attempts wait for it: the server may have given up all but one."""
 
     body: asyncio.Task[dict[str, Any]]
     waiting: int = 0
@@ -130,7 +130,7 @@ class Outcomes:
         self._found.clear()
 
 
-class _GivenUp(Exception):  # noqa: N818 - nothing is wrong with the body
+class _GivenUp(Exception):
     """The server does not wait for this attempt any more."""
 
 
@@ -157,7 +157,7 @@ async def _tell(body: asyncio.Task[dict[str, Any]]) -> bool:
 
 
 async def _is_wanted(client: Client, info: activity.Info, *, same: bool) -> bool:
-    """Can an attempt come here that follows this one? If it is not of the same activity, the run asks for it, as long as it goes on."""
+    """Can an attempt come here that follows this one? One of another activity can, as long as the run goes on."""
     try:
         handle = client.get_workflow_handle(info.workflow_id or "", run_id=info.workflow_run_id)
         described = await handle.describe()

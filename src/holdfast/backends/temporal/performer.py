@@ -26,21 +26,24 @@ from holdfast.backends.temporal.address import STEP
 from holdfast.backends.temporal.house import Body, House, place_of
 from holdfast.backends.temporal.loads import PAYLOADS, Load, Unsent, weight
 from holdfast.backends.temporal.side import piece_of
+from holdfast.backends.temporal.turns import AHEAD_MS, turn_of
 from holdfast.declare import NOT_DONE
 from holdfast.engine.elsewhere import learn
 from holdfast.engine.host import Ended, Stored, Work
 from holdfast.engine.loop import _lent
 from holdfast.errors import InDoubt, StepTimeout, Suspended
 from holdfast.runtime import _here
+from holdfast.store.limits import Turn
 from holdfast.store.work import settle
 from holdfast.values import failures
+from holdfast.words.clock import Clock
 from holdfast.words.model import CRASHES_AT_MOST, RunRow
 from holdfast.words.spent import Spent
 
 NOT_HERE: Final = "holdfast.not_here"  # the type of the failure of a body that is not in this process
 GONE: Final = "holdfast.gone"  # the type of that of a body that began, and may not begin again
+LATER: Final = "holdfast.later"  # the type of that of a body that lost its turn at a rate; it has another one
 ENDED: Final = "holdfast.ended"  # the type of that of a body that failed
-_ASKS: Final = "holdfast.outcome"  # the patch: before a body counts as crashed its process is asked what it came to
 _FOREVER: Final = timedelta(days=3650)
 _SLACK_S: Final = 30.0  # that a body may be late to be stopped by its own worker
 _AT_HOME_S: Final = 10.0  # for so long a process is waited for to take a body that only it has
@@ -59,6 +62,9 @@ class Place(Protocol):
     evicted: bool
     load: Load
     unsent: Unsent
+
+    @property
+    def clock(self) -> Clock: ...
 
     def came(self, key: str, activity: str, text: str) -> None:
         """The body of a step ended with this result."""
@@ -96,11 +102,17 @@ class Performer:
                 if _is(cause, NOT_HERE):
                     travels = False
                     continue
+                if _is(cause, LATER):
+                    asked["turn"] = cause.details[0]  # type: ignore[union-attr]
+                    await self._until_soon(Turn(*asked["turn"][-3:]).at)
+                    continue
                 if isinstance(cause, ActivityTimeout) and cause.type == TimeoutType.SCHEDULE_TO_START:
                     at = None
                     continue  # nobody took it: the process that had it is gone
-                asked.setdefault("after", name)  # if the body is still there, whatever follows is given what it comes to
-                if not again and not _is(cause, GONE) and workflow.patched(_ASKS):
+                asked.setdefault(
+                    "after", name
+                )  # if the body is still there, whatever follows is given what it comes to
+                if not again and not _is(cause, GONE):
                     asked, at = {"once": True, "after": asked["after"]}, _place_in(cause)
                     continue
                 if not again:
@@ -121,6 +133,15 @@ class Performer:
                 return Ended(Stored(told["text"]))
             ground.came(work.context.key, name, told["text"])
             return Ended(Stored(told["text"]))
+
+    async def _until_soon(self, at: int) -> None:
+        """Wait until a little before a turn."""
+        clock, over = self._ground.clock, self._ground.loop.create_future()
+        timer = clock.call_at(at - AHEAD_MS, lambda: settle(over, None, None))
+        try:
+            await over
+        finally:
+            timer.cancel()
 
     def _name(self, work: Work, probes: bool) -> str:
         """The id of the activity: what is asked for, and with which input."""
@@ -201,6 +222,7 @@ def _asked(work: Work, probes: bool) -> dict[str, Any]:
         "agent": run.agent, "step": work.spec.name, "place": place_of(work.spec), "input": work.bound.text, "key": context.key,
         "mark": context.idempotency_key, "attempt": context.attempt, "failures": work.failures, "limit_s": work.limit_s,
         "again": context.again, "run": run.id, "labels": run.labels, "parent": run.parent, "root": run.root, "probe": probes,
+        "turn": None if work.rate is None else turn_of(work.rate),
     }  # fmt: skip
     return {name: value for name, value in asked.items() if value not in (None, False, {}, 0)}
 
