@@ -65,3 +65,13 @@ async def test_a_run_says_who_cancelled_it(url, before):
             await run.cancel(by="ana")
             await run.wait("cancelled", timeout="30s")
             assert (await run.info()).reason == "cancelled by ana"
+
+
+@pytest.mark.slow
+async def test_a_run_that_was_cancelled_before_a_worker_took_it_says_by_whom(url):
+    async with holdfast.open(url) as hf:
+        run = await hf.start(waiter)
+        await run.cancel(by="ana")
+        async with holdfast.open(url, agents=[waiter], settings=QUICK):
+            await run.wait("cancelled", timeout="30s")
+        assert (await run.info()).reason == "cancelled by ana"
