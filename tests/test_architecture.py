@@ -135,7 +135,10 @@ def test_edges_ask_the_client_and_not_what_is_behind_it():
 
 
 # Doors of the engine, for modules that carry runs or try them.
-DOORS = "engine.execute engine.carried engine.host engine.performer engine.elsewhere engine.rehearsal engine.slots engine.loop"
+DOORS = (
+    "engine.execute engine.carried engine.host engine.performer engine.elsewhere engine.rehearsal engine.slots engine.turns "
+    "engine.loop"
+)
 
 
 def test_the_engine_is_entered_by_its_doors():

@@ -295,7 +295,7 @@ class Ground:
     """Carries the runs of one store. It is the `Host` of their attempts."""
 
     value_limit_bytes, recorded, resources, inputs = DEFAULT_LIMIT_BYTES, None, None, None
-    perform = staticmethod(perform)
+    perform, ahead_ms = staticmethod(perform), 0
 
     def __init__(self, clock, specs, *, seed=0, park_s=None, replace=None, late_s=0.0):
         dice = random.Random(f"ground {seed}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
 from holdfast.engine.slots import Freed
+from holdfast.engine.turns import Reservation
 from holdfast.runtime import AgentSpec, Resources, StepContext, StepSpec
 from holdfast.store.contract import EngineStore
 from holdfast.values.signature import Bound
@@ -71,6 +72,7 @@ class Work:
     target: object  # of a method: its object, which is the first of `args` too
     digest: str  # of the arguments, by which the call is known
     failures: int  # attempts that failed before this one
+    rate: Reservation | None = None  # the turn that whoever performs it waits for first
 
 
 class Host(Protocol):
@@ -94,6 +96,11 @@ class Host(Protocol):
     @property
     def slots(self) -> Freed:
         """The slots of limits that bodies here leave, and the calls that wait to hear of it."""
+        ...
+
+    @property
+    def ahead_ms(self) -> int:
+        """Tell how long before its turn at a rate a body goes to its performer, which waits for it; 0: the run waits."""
         ...
 
     def park_grace_s(self, run: str) -> float | None:

@@ -30,8 +30,8 @@ class LateTurns:
 
     def note(
         self,
-        store: EngineStore,
         keep: Callable[[asyncio.Task[None]], None],
+        store: EngineStore,
         key: str,
         turn: Turn,
         every_ms: int,

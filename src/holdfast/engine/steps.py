@@ -31,6 +31,7 @@ from holdfast.engine.attempt import Attempt, Call, tagged
 from holdfast.engine.host import RUN_IT, Ended, Stored, Work
 from holdfast.engine.limits import Passage, doze
 from holdfast.engine.outlets import BodyStreams
+from holdfast.engine.turns import Reservation
 from holdfast.errors import BadArguments, InDoubt, NotStorable, StepTimeout, Suspended
 from holdfast.runtime import Placed, StepContext, StepSpec
 from holdfast.store.announcements import NewAnnouncement
@@ -61,6 +62,7 @@ class Past:
     probes: int = 0  # of this attempt, that failed
     undone: int = 0  # attempts in a row that the database undid
     turn: int | None = None  # the place of the turn of the step's rate that this attempt has reserved
+    rate: Reservation | None = None  # which has it, while a body waits for it or runs
     given: Event | None = None  # has the arguments of the call, as far as its digest does not tell them
     question: str | None = None
     loop: bool = False  # the question is whether to go on with a loop
@@ -296,12 +298,14 @@ class StepCall(Call):
             lambda turn: attempt.pen.record("step.held", self.key, self.facts(**passage.told(turn)), self.keep())
         )
         self.so_far.turn, known = None, len(self.bill.spendings)
+        self.so_far.rate = passage.reservation
         try:
             ended = await self._attempt(passage)
             tokens = sum(spent.tokens for spent, _ in self.bill.spendings[known:])
             ended.pauses = await passage.learn(ended.error, tokens)
             return ended
         finally:
+            self.so_far.rate = None
             passage.leave()
 
     # In doubt
@@ -430,7 +434,7 @@ class StepCall(Call):
         args = self.bound.args if self.target is None else (self.target, *self.bound.args)
         return Work(
             self.spec, fn, threaded, args, self.bound.kwargs, context, limit_s, self._wanted, self.attempt.bodies, self.bound,
-            self.target, self.digest, self.so_far.failures,
+            self.target, self.digest, self.so_far.failures, self.so_far.rate,
         )  # fmt: skip
 
     def _wanted(self) -> bool:

@@ -196,6 +196,8 @@ class _Host:
         self._served = served
         self._strays: set[asyncio.Task[Any]] = set()
 
+    ahead_ms = 0
+
     @property
     def resources(self) -> Any:
         raise AssertionError("no resource is opened in a replay")

@@ -61,6 +61,7 @@ class Worker:
     """Serves agents out of a store. It is the `Host` of the runs it carries."""
 
     probed = True  # probes can look at it
+    ahead_ms = 0
 
     def __init__(
         self,

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import contextvars
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from temporalio import activity
 from temporalio.common import RawValue
@@ -18,7 +18,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from holdfast.backends.temporal import side, talks
 from holdfast.backends.temporal.address import ARRIVE, FED_S, KEEP, SIDE
 from holdfast.backends.temporal.house import House
-from holdfast.backends.temporal.performer import ENDED, NOT_HERE
+from holdfast.backends.temporal.performer import ENDED, GONE, LATER, NOT_HERE
+from holdfast.backends.temporal.turns import until_turn
 from holdfast.declare import NotDone
 from holdfast.engine.elsewhere import Desk
 from holdfast.engine.host import RUN_IT, Ended, Work
@@ -29,6 +30,8 @@ from holdfast.values import failures
 from holdfast.values.codec import checked_size, kept
 
 _BEATS: int = 3  # within the time after which a worker counts as gone
+_BENIGN: Final = ApplicationErrorCategory.BENIGN  # to Temporal's log: what a failure means is the engine's to say
+_FIRST_BEAT_S: float = 1.0
 
 
 class Activities:
@@ -39,9 +42,26 @@ class Activities:
 
     @activity.defn(dynamic=True)
     async def step(self, args: Sequence[RawValue]) -> dict[str, Any]:
-        """Run the body of a step, or its probe."""
+        """Run the body of a step, or its probe, or wait for the one that an attempt before began here."""
         info, convert = activity.info(), activity.payload_converter()
         asked: dict[str, Any] = convert.from_payload(args[0].payload, dict)
+        name, outcomes = f"{info.workflow_run_id} {asked.get('after', info.activity_id)}", self._house.outcomes
+        heart = (
+            asyncio.create_task(_beat(info.heartbeat_timeout, self._house.queue)) if info.heartbeat_timeout else None
+        )
+        try:
+            if name not in outcomes:
+                if asked.get("once") and "after" in asked:
+                    raise ApplicationError("that body is not in this process", type=GONE, non_retryable=True)
+                outcomes.begin(name, self._begun(asked, info))
+            await outcomes.report(name, same=not asked.get("once") and "home" not in asked)
+        finally:
+            if heart is not None:
+                heart.cancel()
+        activity.raise_complete_async()  # the server was told
+
+    def _begun(self, asked: dict[str, Any], info: activity.Info) -> Coroutine[Any, Any, dict[str, Any]]:
+        """Begin the body of a step, or its probe."""
         body = self._house.bodies.get(asked["home"]) if "home" in asked else None
         spec = body.work.spec if body is not None else self._spec(asked)
         if spec is None or ("home" in asked and body is None):
@@ -62,16 +82,21 @@ class Activities:
             spec, fn, threaded, given, named, context, asked.get("limit_s"), lambda: True, _Threads(self._house), None,  # type: ignore[arg-type]
             None, "", asked.get("failures", 0),
         )  # fmt: skip
-        heart = asyncio.create_task(_beat(info.heartbeat_timeout)) if info.heartbeat_timeout else None
-        try:
-            where.run(_here.set, None)
-            self._house.runs(spec, context.key)
-            ended = await asyncio.create_task(_performed(work), context=where)
-            streams = [] if desk is None else [side.told(piece) for piece in await desk.end(ended.error)]
-            return self._told(ended, spec, context, asked, streams)
-        finally:
-            if heart is not None:
-                heart.cancel()
+        return self._ran(work, asked, where, desk)
+
+    async def _ran(
+        self, work: Work, asked: dict[str, Any], where: contextvars.Context, desk: Desk | None
+    ) -> dict[str, Any]:
+        """Run a body, when its turn has come; returns what it came to, as it travels."""
+        if "turn" in asked and self._house.side is not None:
+            later = await until_turn(asked["turn"], self._house.side, self._house.late)
+            if later is not None:
+                raise ApplicationError("its turn is later", later, type=LATER, non_retryable=True, category=_BENIGN)
+        where.run(_here.set, None)
+        self._house.runs(work.spec, work.context.key)
+        ended = await asyncio.create_task(_performed(work), context=where)
+        streams = [] if desk is None else [side.told(piece) for piece in await desk.end(ended.error)]
+        return self._told(ended, work.spec, work.context, asked, streams)
 
     @activity.defn(name=KEEP)
     async def keep(self, _: Any, fed: bool = False) -> None:
@@ -164,8 +189,7 @@ class Activities:
         told["wait_s"] = None if ended.final else spec.retry.delay_s(tried, error, seed)
         told["doubt"] = ended.doubt
         message = f"{told['error']['type']}: {told['error']['message']}"[:1000]
-        benign = ApplicationErrorCategory.BENIGN  # to Temporal's log: what a failure means is the engine's to say
-        raise ApplicationError(message, told, type=ENDED, non_retryable=True, category=benign) from error
+        raise ApplicationError(message, told, type=ENDED, non_retryable=True, category=_BENIGN) from error
 
 
 class _Threads:
@@ -196,12 +220,14 @@ async def _performed(work: Work) -> Ended:
     return ended
 
 
-async def _beat(every: timedelta) -> None:
-    """Say that this worker lives, for as long as its loop turns. Of a body that is over before the first time nothing is said."""
+async def _beat(every: timedelta, queue: str) -> None:
+    """Say that this process lives and has the body, for as long as its loop turns. Of one that is over at once nothing is said."""
+    wait_s = every.total_seconds() / _BEATS
     with contextlib.suppress(RuntimeError):
+        await asyncio.sleep(min(wait_s, _FIRST_BEAT_S))
         while True:
-            await asyncio.sleep(every.total_seconds() / _BEATS)
-            activity.heartbeat()
+            activity.heartbeat(queue)
+            await asyncio.sleep(wait_s)
 
 
 def _no_stream(name: str) -> NoReturn:

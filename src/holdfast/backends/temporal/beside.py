@@ -30,6 +30,7 @@ from holdfast.store.appends import Append, Told
 from holdfast.store.conversations import MessageRow
 from holdfast.store.limits import Closed, Turn
 from holdfast.store.streams import Piece
+from holdfast.store.work import settle
 from holdfast.words.clock import Clock
 from holdfast.words.model import RunRow
 
@@ -65,6 +66,7 @@ class Beside:
         self._ground, self._start, self._whole = ground, start, whole
         self._line: list[tuple[Append, Told]] = []  # writes that wait, in order
         self._is_writing = False
+        self._turns: list[tuple[list[Any], asyncio.Future[Turn]]] = []  # that calls wait to reserve, in order
         self.talked = talked  # in a conversation, which it may have or wait for
 
     def takes(self, append: Append) -> bool:
@@ -118,7 +120,19 @@ class Beside:
     # Rates of steps
 
     async def take_turn(self, key: str, interval_us: int, tokens_us: int = 0, every_ms: int = 0) -> Turn:
-        return Turn(*await self.ask(rate="take_turn", given=[key, interval_us, tokens_us, every_ms]))
+        """Reserve a turn. Calls that ask at the same time are given theirs in their order, by one activity."""
+        ground, given = self._ground, [key, interval_us, tokens_us, every_ms]
+        turn: asyncio.Future[Turn] = ground.loop.create_future()
+        self._turns.append((given, turn))
+        if len(self._turns) == 1:
+            ground.errand(self._take_turns())
+        return await turn
+
+    async def _take_turns(self) -> None:
+        asked, self._turns = self._turns, []
+        found = await self.ask(rate="take_turns", given=[given for given, _ in asked])
+        for (_, turn), told in zip(asked, found, strict=True):
+            settle(turn, Turn(*told), None)
 
     async def closed(self, key: str, turn: Turn | None = None, every_ms: int = 0) -> Closed:
         return Closed(*await self.ask(rate="closed", given=[key, turn and [*turn], every_ms]))

@@ -42,6 +42,7 @@ from holdfast.backends.temporal.loads import PAYLOADS, Load, Unsent, too_long, w
 from holdfast.backends.temporal.performer import Performer
 from holdfast.backends.temporal.records import LISTED, Piece, Start, State, listed, moved, moving
 from holdfast.backends.temporal.slices import Slices
+from holdfast.backends.temporal.turns import AHEAD_MS
 from holdfast.engine.carried import Carried
 from holdfast.engine.execute import begin
 from holdfast.engine.loop import install
@@ -118,6 +119,7 @@ class Way:
     """Ways in which a run leaves its workflow, as far as it is on one."""
 
     left: Transition | None = None  # how the engine left the run
+    resumed: str | None = None  # by whom, while it was on its way to be paused
     over: bool = False  # the run has ended, and tells whom it has to tell
     moving: bool = False  # it goes on in another execution as soon as it can
     cancelled: bool = False  # by somebody who knows Temporal only
@@ -137,6 +139,7 @@ class Ground:
 
     resources: Any = None
     threads: Any = None
+    ahead_ms = AHEAD_MS
 
     def __init__(self, house: House, start: str, state: bytes | None) -> None:
         self.house, self.loop, self.outside = house, asyncio.get_running_loop(), outside()
@@ -230,6 +233,8 @@ class Ground:
         left = self._way.left
         if left is not None and left.status == "paused":
             self._hold(left.reason)
+            if self._way.resumed is not None:
+                self._resumed(self._way.resumed)
         return outcome
 
     def _hold(self, reason: str | None) -> None:
@@ -585,13 +590,21 @@ class Ground:
         if state.pauses:
             self._pass_on("run.resumed", data, f"resumed:{self.row.id}:{self.row.next_seq}")
         state.pauses = []
-        if not state.held:
-            return True
-        self._record("run.resumed", {"by": data["by"], "cut": None})
-        state.held = False
+        if state.held:
+            self._resumed(data["by"])
+            self._go_on()
+            return False
+        left = self._way.left
+        if left is not None and left.status == "paused":  # the engine has left the run, and it is not held yet
+            self._way.resumed = data["by"]
+            return False
+        return True
+
+    def _resumed(self, by: str) -> None:
+        """Have the run go on, which is paused."""
+        self._record("run.resumed", {"by": by, "cut": None})
+        self.state.held, self._way.resumed = False, None
         self.row.status, self.row.reason = "running", None
-        self._go_on()
-        return False
 
     def _record(self, kind: str, data: dict[str, Any]) -> None:
         """Record an event of a run that is not in memory."""

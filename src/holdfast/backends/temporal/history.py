@@ -178,7 +178,7 @@ async def since(client: Client, described: WorkflowExecutionDescription, seq: in
 
 
 async def is_pausing(client: Client, described: WorkflowExecutionDescription) -> bool:
-    """Has somebody asked the run to pause, last of all? A worker may not have taken that up yet."""
+    """Has somebody asked the run to pause, last of all? A worker may not have taken that up yet, or be about to carry it out."""
     asked = _reversed(client, described.id, described.run_id)
     while True:
         page = await client.workflow_service.get_workflow_execution_history_reverse(asked)
@@ -192,7 +192,7 @@ async def is_pausing(client: Client, described: WorkflowExecutionDescription) ->
                 kinds = await _kinds(client, what, payload) if what in _STOPPING else []
                 last = next((kind for kind in reversed(kinds) if kind in _STOPS), None)
                 if last is not None:
-                    return last == "run.pausing"
+                    return last in ("run.pausing", "run.paused")  # a run that is not shown as paused is about to be
         if not page.next_page_token:
             return False
         asked.next_page_token = page.next_page_token

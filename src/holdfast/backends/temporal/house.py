@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
+import functools
 import time
 import weakref
 from collections.abc import Callable, Iterable
@@ -14,8 +16,10 @@ from typing import Any
 from holdfast.backends.temporal.address import Address
 from holdfast.backends.temporal.blobs import INLINE_BYTES
 from holdfast.backends.temporal.feed import Feed
+from holdfast.backends.temporal.outcomes import Outcomes
 from holdfast.declare import Step
 from holdfast.engine.host import Work
+from holdfast.engine.slots import LateTurns
 from holdfast.resources import OpenResources
 from holdfast.runtime import AgentSpec, StepSpec
 from holdfast.store.store import Store
@@ -52,6 +56,9 @@ class House:
         self.resources = OpenResources(settings.replace)
         self.threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="holdfast-step")
         self.bodies: dict[str, Body] = {}  # that cannot travel, by the name of their activities
+        self.outcomes = Outcomes()
+        self._notes: set[asyncio.Task[None]] = set()  # that turns were used late
+        self.late = functools.partial(LateTurns().note, self._keep_note)
         self.instances: weakref.WeakSet[Any] = weakref.WeakSet()  # workflows in memory
         self.strays: list[Any] = []  # tasks of workflows that left memory and did not end
         self.more: Callable[[AgentSpec], None] = lambda _: None
@@ -60,6 +67,10 @@ class House:
         self._steps: dict[str, dict[tuple[str, str], StepSpec]] = {}
         observer = settings.observer
         self.recorded: Callable[[Event], None] | None = None if observer is None else observer.recorded
+
+    def _keep_note(self, task: asyncio.Task[None]) -> None:
+        self._notes.add(task)
+        task.add_done_callback(self._notes.discard)
 
     @staticmethod
     def now() -> int:

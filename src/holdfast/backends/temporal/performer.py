@@ -26,18 +26,23 @@ from holdfast.backends.temporal.address import STEP
 from holdfast.backends.temporal.house import Body, House, place_of
 from holdfast.backends.temporal.loads import PAYLOADS, Load, Unsent, weight
 from holdfast.backends.temporal.side import piece_of
+from holdfast.backends.temporal.turns import AHEAD_MS, turn_of
 from holdfast.declare import NOT_DONE
 from holdfast.engine.elsewhere import learn
 from holdfast.engine.host import Ended, Stored, Work
 from holdfast.engine.loop import _lent
 from holdfast.errors import InDoubt, StepTimeout, Suspended
 from holdfast.runtime import _here
+from holdfast.store.limits import Turn
 from holdfast.store.work import settle
 from holdfast.values import failures
+from holdfast.words.clock import Clock
 from holdfast.words.model import CRASHES_AT_MOST, RunRow
 from holdfast.words.spent import Spent
 
 NOT_HERE: Final = "holdfast.not_here"  # the type of the failure of a body that is not in this process
+GONE: Final = "holdfast.gone"  # the type of that of a body that began, and may not begin again
+LATER: Final = "holdfast.later"  # the type of that of a body that lost its turn at a rate; it has another one
 ENDED: Final = "holdfast.ended"  # the type of that of a body that failed
 _FOREVER: Final = timedelta(days=3650)
 _SLACK_S: Final = 30.0  # that a body may be late to be stopped by its own worker
@@ -57,6 +62,9 @@ class Place(Protocol):
     evicted: bool
     load: Load
     unsent: Unsent
+
+    @property
+    def clock(self) -> Clock: ...
 
     def came(self, key: str, activity: str, text: str) -> None:
         """The body of a step ended with this result."""
@@ -80,20 +88,33 @@ class Performer:
         probes = work.fn is spec.probe
         asked = _asked(work, probes)
         again = spec.in_doubt == "retry" or probes
-        crashes = 0
+        crashes, at = 0, None
+        if not again:
+            asked["once"] = True
         while True:
             name = self._name(work, probes)
             try:
-                told = await self._through(name, work, asked, context, travels=travels, again=again)
+                told = await self._through(name, work, asked, context, travels=travels, again=again, at=at)
             except ActivityError as error:
                 cause = error.cause
-                if isinstance(cause, ApplicationError) and cause.type == ENDED:
-                    return self._failed(cause.details[0], work)
-                if isinstance(cause, ApplicationError) and cause.type == NOT_HERE:
+                if _is(cause, ENDED):
+                    return self._failed(cause.details[0], work)  # type: ignore[union-attr]
+                if _is(cause, NOT_HERE):
                     travels = False
                     continue
+                if _is(cause, LATER):
+                    asked["turn"] = cause.details[0]  # type: ignore[union-attr]
+                    await self._until_soon(Turn(*asked["turn"][-3:]).at)
+                    continue
                 if isinstance(cause, ActivityTimeout) and cause.type == TimeoutType.SCHEDULE_TO_START:
+                    at = None
                     continue  # nobody took it: the process that had it is gone
+                asked.setdefault(
+                    "after", name
+                )  # if the body is still there, whatever follows is given what it comes to
+                if not again and not _is(cause, GONE):
+                    asked, at = {"once": True, "after": asked["after"]}, _place_in(cause)
+                    continue
                 if not again:
                     return Ended(error=InDoubt("a crash came while the body ran"), doubt=True, crashed=True)
                 crashes += 1
@@ -112,6 +133,15 @@ class Performer:
                 return Ended(Stored(told["text"]))
             ground.came(work.context.key, name, told["text"])
             return Ended(Stored(told["text"]))
+
+    async def _until_soon(self, at: int) -> None:
+        """Wait until a little before a turn."""
+        clock, over = self._ground.clock, self._ground.loop.create_future()
+        timer = clock.call_at(at - AHEAD_MS, lambda: settle(over, None, None))
+        try:
+            await over
+        finally:
+            timer.cancel()
 
     def _name(self, work: Work, probes: bool) -> str:
         """The id of the activity: what is asked for, and with which input."""
@@ -136,13 +166,16 @@ class Performer:
         return self._ground.house.step(self._ground.row.agent, spec.name, place_of(spec)) is spec
 
     async def _through(
-        self, name: str, work: Work, asked: dict[str, Any], context: contextvars.Context, *, travels: bool, again: bool
-    ) -> dict[str, Any]:
+        self, name: str, work: Work, asked: dict[str, Any], context: contextvars.Context, *, travels: bool, again: bool,
+        at: str | None,
+    ) -> dict[str, Any]:  # fmt: skip
         ground, house, options = self._ground, self._ground.house, dict[str, Any]()
         if not travels:
             home = asked["home"] = f"{workflow.info().run_id} {name}"
             house.bodies[home] = Body(work, context)
             options = {"task_queue": house.queue, "schedule_to_start_timeout": timedelta(seconds=_AT_HOME_S)}
+        if at is not None:
+            options = {"task_queue": at, "schedule_to_start_timeout": timedelta(seconds=_AT_HOME_S)}
         limit = _FOREVER if work.limit_s is None else timedelta(seconds=work.limit_s + _SLACK_S)
         tries = CRASHES_AT_MOST if travels and again else 1
         size = weight(asked)
@@ -189,8 +222,19 @@ def _asked(work: Work, probes: bool) -> dict[str, Any]:
         "agent": run.agent, "step": work.spec.name, "place": place_of(work.spec), "input": work.bound.text, "key": context.key,
         "mark": context.idempotency_key, "attempt": context.attempt, "failures": work.failures, "limit_s": work.limit_s,
         "again": context.again, "run": run.id, "labels": run.labels, "parent": run.parent, "root": run.root, "probe": probes,
+        "turn": None if work.rate is None else turn_of(work.rate),
     }  # fmt: skip
     return {name: value for name, value in asked.items() if value not in (None, False, {}, 0)}
+
+
+def _is(cause: BaseException | None, kind: str) -> bool:
+    return isinstance(cause, ApplicationError) and cause.type == kind
+
+
+def _place_in(cause: BaseException | None) -> str | None:
+    """Tell which process had a body, if it has said so: the task queue that only it takes from."""
+    said = cause.last_heartbeat_details if isinstance(cause, ActivityTimeout) else ()
+    return said[0] if said and isinstance(said[0], str) else None
 
 
 def _spend(told: Mapping[str, Any], work: Work) -> None:

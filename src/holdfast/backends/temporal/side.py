@@ -98,10 +98,10 @@ def desk(store: Store, of: RunRow, key: str, number: int, writer: str) -> Desk:
 
 
 async def count(store: Store, what: str, given: Sequence[Any]) -> list[Any]:
-    """Take a turn of a rate, or tell it something."""
+    """Take turns of rates, in this order, or tell a rate something."""
+    if what == "take_turns":
+        return [[*await store.take_turn(*each)] for each in given]
     key, *rest = given
-    if what == "take_turn":
-        return [*await store.take_turn(key, *rest)]
     if what == "closed":
         return [*await store.closed(key, None if rest[0] is None else Turn(*rest[0]), rest[1])]
     if what == "use_late":

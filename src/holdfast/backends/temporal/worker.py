@@ -143,6 +143,7 @@ class TemporalWorker:
         await asyncio.gather(*(worker.shutdown() for worker, _ in self._running.values()))
         await asyncio.gather(*(task for _, task in self._running.values()), return_exceptions=True)
         self._running.clear()
+        await self._house.outcomes.close()
         for instance in list(self._house.instances):
             let_go(instance)
         self._house.threads.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,97 @@
+"""The cluster is away while bodies run: whatever they came to is reported when it is back, and no body runs twice."""
+
+import asyncio
+
+import pytest
+from tests.grounds.test_kills import result
+from tests.temporal import own_cluster  # noqa: F401 - a fixture
+
+import holdfast
+
+begun, ended, going_on = [], [], []
+
+
+@holdfast.step(in_doubt="ask")
+async def asks(n: int) -> int:
+    return await _body(n)
+
+
+@holdfast.step
+async def repeats(n: int) -> int:
+    return await _body(n)
+
+
+class Shop:
+    @holdfast.step
+    async def sells(self, n: int) -> int:
+        """A method: it runs at home."""
+        return await _body(n)
+
+
+@holdfast.step(in_doubt="ask", raises=[KeyError], retry=holdfast.Retry(attempts=1))
+async def fails(n: int) -> int:
+    await _body(n)
+    raise KeyError("nothing there")
+
+
+async def _body(n: int) -> int:
+    begun.append(n)
+    await going_on[-1].wait()
+    ended.append(n)
+    return n
+
+
+@holdfast.agent
+async def does_all() -> list[int]:
+    async with asyncio.TaskGroup() as group:
+        done = [group.create_task(each) for each in (asks(1), repeats(2), Shop().sells(3), caught())]
+    return [each.result() for each in done]
+
+
+async def caught() -> int:
+    try:
+        return await fails(4)
+    except KeyError:
+        return 4
+
+
+async def _all(found):
+    while len(found) < 4:
+        await asyncio.sleep(0.05)
+
+
+async def body_ends_during(server, outage_s, lease_s, after_s=0.0):
+    """Kill the server under bodies, let them end `after_s` into the outage (or behind it), and start it again."""
+    begun.clear()
+    ended.clear()
+    going_on.append(go_on := asyncio.Event())
+    settings = holdfast.Settings(lease_ttl_s=lease_s)
+    async with holdfast.open(server.url(), agents=[does_all], settings=settings) as hf:
+        run = await hf.start(does_all, id="away")
+        await _all(begun)
+        server.kill()
+        release = asyncio.get_running_loop().call_later(after_s, go_on.set)
+        await asyncio.sleep(outage_s)
+        await asyncio.to_thread(server.start)
+        assert await result(hf, "away", None, "120s") == [1, 2, 3, 4]
+        release.cancel()
+        kinds = [event.kind async for event in run.events(follow=False)]
+    assert sorted(begun) == sorted(ended) == [1, 2, 3, 4]
+    assert [kind for kind in kinds if kind.startswith("approval")] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lease_s", [2.0, 120.0], ids=["timed out meanwhile", "still awaited"])
+async def test_what_a_body_came_to_while_the_cluster_was_away_is_not_lost(own_cluster, lease_s):  # noqa: F811
+    await body_ends_during(own_cluster, 13.0, lease_s)
+
+
+@pytest.mark.slow
+async def test_a_body_that_outlasts_the_time_for_which_the_cluster_is_away_goes_on(own_cluster):  # noqa: F811
+    await body_ends_during(own_cluster, 5.0, 3.0, after_s=10.0)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("outage_s", [20.0, 90.0])
+async def test_what_a_body_came_to_is_not_lost_in_a_long_outage(own_cluster, outage_s):  # noqa: F811
+    await body_ends_during(own_cluster, outage_s, 10.0)
