@@ -169,6 +169,9 @@ def test_a_run_that_is_retried_by_somebody_else_is_followed_on(place, ana):
         events = place.act(lambda hf: again(hf, "leap-1"))
         expect(page.locator(".tab[data-id=journal] .badge")).to_have_text(str(events), timeout=15_000)
         expect(page.locator(".run-state")).to_have_text("failed")
+    expect(page.locator("[data-at^='dropped/']")).to_have_count(2)  # what each retry took out is there to be looked at
+    page.locator("[data-at^='dropped/']").first.click()
+    assert sum("taken out by the retry" in each for each in names(page)) == 2
     place.hold.unlink()
     place.act(lambda hf: again(hf, "leap-1"))
     expect(page.locator(".run-state")).to_have_text("completed", timeout=15_000)

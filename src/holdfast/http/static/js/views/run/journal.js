@@ -19,6 +19,7 @@ const NOT_OUTCOMES = new Set([
 ]);
 const BODIES = new Set(["step", "model"]);
 const OF_A_STEP = new Set(["in_doubt", "loop"]); // questions that are about a step
+const CUTS = new Set(["run.retried", "run.forked"]), TAKEN_UP = new Set([...CUTS, "run.interrupted", "run.resumed"]);
 const ANNOUNCED = "holdfast:event:";
 
 /** One thing that a run did, or a branch (an asyncio task or a scope) of such things. */
@@ -59,7 +60,7 @@ export class Call {
   worked(now, spans = []) {
     if (!BODIES.has(this.sort)) return spans;
     for (const each of this.tries ?? []) spans.push([each.began, each.ended]);
-    if (this.began !== null && !this.probed && (this.ended !== null || this.state === "running")) spans.push([this.began, this.ended ?? now]);
+    if (this.began !== null && !this.probed && (this.ended !== null || this.state === "running")) spans.push([this.began, this.ended ?? (this.dropped === null ? now : this.last)]);
     return spans;
   }
 
@@ -97,6 +98,7 @@ export class Journal {
     this.stepsFailed = 0;
     this.dropped = 0; // events that retries took out
     this.retries = []; // [{seq, by, cut, count}]
+    this.cuts = []; // [{seq, at}] of retries and forks: what comes behind one was asked for behind it, whatever it had seen
     this.progress = null;
     this.plan = null; // {done, total, text, items}
     this.startedAt = null; // when a worker first took the run, if that is known: its row says it, not its events
@@ -118,7 +120,7 @@ export class Journal {
     this._last = new Map(); // calls that were open when that was last said, and of which nothing was recorded since
     this._lost = new Map(); // attempts that were lost with their process, by the key of a call that has no record since
     this._readBack = 0; // outcomes since the last checkpoint
-    this._worker = null;
+    this._taken = 0; // when the run was last taken up again: no body that was going before goes on
   }
 
   /** The call of a key, as it is now; or the one that a retry took out. */
@@ -187,7 +189,8 @@ export class Journal {
   /** When the agent asked for a call, as far as that is known: the moment of the last outcome that it had seen. */
   askedAt(call) {
     if (call.asked === null || this.partial) return null;
-    return call.asked > 0 ? (this.outcomesAt[call.asked - 1] ?? null) : (this.startedAt ?? this.firstAt);
+    const seen = call.asked > 0 ? (this.outcomesAt[call.asked - 1] ?? null) : (this.startedAt ?? this.firstAt);
+    return seen === null ? null : Math.max(seen, this.cuts.findLast((cut) => cut.seq < call.first)?.at ?? 0);
   }
 
   /** The calls that had been asked for and had no outcome when the run was torn: they ran after it, with the same keys. */
@@ -299,7 +302,7 @@ export class Journal {
       this._calls.set(name(key, event.dropped), call);
       this._forget(key);
       this._siblings(key, call).push(call);
-      this.calls += 1;
+      if (event.dropped === null) this.calls += 1;
     } else this._siblings(key, null);
     this._last.delete(key);
     if (call.asked === null && data.asked !== undefined) call.asked = data.asked;
@@ -472,7 +475,8 @@ function stepRetrying(journal, event) {
   const known = journal._going.delete(call) || call.state === "running";
   const before = call.tries?.[call.tries.length - 1];
   // When an attempt began is not in this event: the end of the wait before it, or the moment it was asked for.
-  const began = known && call.began !== null ? call.began : before ? Math.min(before.ended + before.wait, event.at) : Math.min(journal.askedAt(call) ?? event.at, event.at);
+  const due = before ? before.ended + before.wait : (journal.askedAt(call) ?? event.at);
+  const began = known && call.began !== null ? call.began : Math.min(Math.max(due, journal._taken), event.at);
   journal._recall(call, event.at);
   (call.tries ??= []).push({ n, began, ended: event.at, how: "failed", error: errorLine(data.error), wait: data.wait_ms ?? 0, pauses: data.pauses ?? null });
   call.state = "waiting";
@@ -655,6 +659,8 @@ function mark(journal, event) {
       return null; // how the run ended is said above the tree
     }
   }
+  if (TAKEN_UP.has(event.kind)) journal._taken = event.at;
+  if (CUTS.has(event.kind)) journal.cuts.push({ seq: event.seq, at: event.at });
   if (event.kind === "run.interrupted") journal._tear(event);
   else if (event.kind !== "run.failed") journal._flag("control", event, told(event));
   if (event.kind === "run.retried") {

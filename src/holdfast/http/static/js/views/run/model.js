@@ -107,7 +107,7 @@ export class Run {
   async pages(journal, kinds = null) {
     let after = 0;
     for (;;) {
-      const answer = await read(this.url("events", { after, limit: PAGE, kinds }));
+      const answer = await read(this.url("events", { after, limit: PAGE, kinds, dropped: kinds ? null : "true" })); // the outline tells no call that a retry took out
       if (this.closed) return;
       if (!answer.ok) {
         this.problem = answer.error;

@@ -285,6 +285,7 @@ export function reason(journal, fold) {
   }
   const paused = journal.marks.find((mark) => mark.key === "run.paused" && mark.began <= fold.from + 1000 && mark.began >= fold.from - 120_000);
   if (paused) return { why: "pause", text: "paused" };
+  if (!best && journal.marks.some((mark) => mark.key === "run.retried" && mark.began > fold.from && mark.began <= fold.to)) return { why: "again", text: "until it was retried" };
   if (!best) return { why: "clock", text: "waits" };
   if (best.sort === "question") return { why: "person", text: best.question?.to?.length ? `for ${best.question.to.map((each) => each.replace(/^group:/, "")).join(", ")}` : "for a person" };
   if (best.sort === "child") return { why: "child", text: `for ${best.name}` };
@@ -320,8 +321,8 @@ export function filter(text) {
 export function worked(journal, now, children = new Map(), carried = false) {
   const spans = carried && journal.lastAt !== null ? [[journal.lastAt, now]] : [];
   for (const call of journal.each()) {
-    if (call.dropped !== null) continue;
     if (call.child !== null) {
+      if (call.dropped !== null) continue; // how long it worked is told of the run that took its place
       const row = children.get(call.child), from = call.began, to = call.ended ?? now;
       // A child that mostly waited is a wait; one of which nobody knows is work.
       if (!row || row.worked_ms === undefined || row.worked_ms * 2 > Math.min(ms(row.finished_at) ?? now, to) - from) spans.push([from, to]);
