@@ -180,6 +180,23 @@ def test_a_run_that_is_retried_by_somebody_else_is_followed_on(place, ana):
     ]
 
 
+def serving(place, agent):
+    """Have a worker that serves the agents of `lives.py`."""
+    if not any("worker" in each.args and each.poll() is None for each in place.processes):
+        place.worker(agent, "lives.py")
+    place.act(lambda hf: served(hf, agent))
+
+
+def test_a_question_is_whole_where_a_person_is_needed(place, ana):
+    """A full stop does not end it: only where there is no room is it cut, and that can be seen."""
+    serving(place, "asks")
+    place.act(lambda hf: hf.start("asks", "ACME GmbH & Co. KG", id="acme"))
+    place.act(lambda hf: hf.get("acme").wait("waiting"))
+    page = ana.goto("/runs", ".needs li")
+    expect(page.locator(".needs li a.strong")).to_have_text("May ACME GmbH & Co. KG go on?")
+    place.act(lambda hf: hf.get("acme").cancel())
+
+
 def test_of_a_fork_it_is_said_which_results_it_has_and_which_it_paid_for_again(place, ana):
     if not any("worker" in each.args and each.poll() is None for each in place.processes):
         place.worker("forker", "lives.py")

@@ -91,7 +91,7 @@ export function happens(run) {
   if (!does || run.status === "ready") return waiting(run, soft, also);
   const since = ms(does.since) !== null ? age(does.since) : "";
   const several = does.count > 1 ? `${count(does.count)} at once` : "";
-  if (does.kind === "question") return [[question(does.input, does.name)[0] || "asks a person", "strong"], ...also(does.count > 1 && `${count(does.count)} questions`, since)];
+  if (does.kind === "question") return [[asked(does) || "asks a person", "strong"], ...also(does.count > 1 && `${count(does.count)} questions`, since)];
   if (does.kind === "retry") {
     const next = ms(does.next_at) !== null && ms(does.next_at) > now() ? ` in ${seconds(ms(does.next_at) - now())}` : "";
     return [[does.name ?? "a step", "code"], soft(" · "), [`attempt ${(does.attempt ?? 0) + 1}${does.of ? ` of ${does.of}` : ""}${next}`, ""], ...also(does.error)];
@@ -106,6 +106,11 @@ export function happens(run) {
   }
   const what = { message: `message ${does.name ?? ""}`, child: `child ${does.name ?? does.input ?? ""}`, conversation: `conversation ${does.name ?? ""}`, rate: `its turn of ${does.name ?? "a rate"}`, slot: `a slot of ${does.name ?? "a limit"}` }[does.kind];
   return [soft("waits for "), [(what ?? IN_WORDS[does.kind] ?? does.kind).trim(), ""], ...also(several, since)];
+}
+
+function asked(does) {
+  const [first, rest] = question(does.input, does.name);
+  return rest ? `${first} …` : first;
 }
 
 function waiting(run, soft, also) {
