@@ -197,6 +197,23 @@ def test_a_question_is_whole_where_a_person_is_needed(place, ana):
     place.act(lambda hf: hf.get("acme").cancel())
 
 
+def test_nothing_is_said_of_calls_that_are_not_read_yet(place, ana):
+    serving(place, "tally")
+    place.act(lambda hf: hf.start("tally", 5, id="unread"))
+    place.act(lambda hf: hf.get("unread").wait("completed"))
+    read, held = re.compile(r"/api/runs/unread/events\?"), []
+    ana.page.route(read, held.append)
+    ana.page.goto("/runs/unread")
+    expect(ana.page.locator(".run-facts")).to_contain_text("Steps5")
+    expect(ana.page.locator(".run-main .ghost")).not_to_have_count(0)
+    assert not re.search("calls|anything|no process|folded", ana.page.locator("main").inner_text())
+    ana.page.unroute(read)
+    for each in held:
+        each.continue_()
+    expect(ana.page.locator(ROW)).to_have_count(5)
+    expect(ana.page.locator(".run-facts")).to_contain_text("5 calls")
+
+
 def test_of_a_fork_it_is_said_which_results_it_has_and_which_it_paid_for_again(place, ana):
     if not any("worker" in each.args and each.poll() is None for each in place.processes):
         place.worker("forker", "lives.py")

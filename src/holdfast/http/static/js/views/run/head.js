@@ -20,7 +20,7 @@ export function head(model, acts) {
   swap(element, crumbs, title, list, box);
 
   function draw() {
-    const { info, journal } = model, from = [info, journal.plan, journal.progress, model.whole, model.outline, Math.floor(model.now() / 1000)];
+    const { info, journal } = model, from = [info, journal.plan, journal.progress, model.known, model.whole, model.outline, Math.floor(model.now() / 1000)];
     if (!info || from.every((each, nth) => each === told[nth])) return; // only events came, of which the head does not tell
     told = from;
     const now = `${info.id} ${info.status} ${info.stopping} ${info.parent} ${info.root} ${get("me")?.scopes}`;
@@ -166,7 +166,7 @@ export function head(model, acts) {
         : fact("Spent", dollars(spent.usd ?? 0), spent.unpriced ? `${count(spent.unpriced)} unpriced` : spent.input_tokens ? `${count((spent.input_tokens ?? 0) + (spent.output_tokens ?? 0))} tokens` : "no budget"),
       plan.length ? fact("Plan", [count(plan.filter((each) => each.state === "done").length), h("span.dim", ` of ${plan.length}`), h("span.plan-next", ` ${plan.find((each) => each.state !== "done")?.text ?? "all done"}`)], pieces(plan))
         : progress ? fact("Progress", [count(progress.done), progress.total ? h("span.dim", ` of ${count(progress.total)}`) : null, h("span.plan-next", ` ${left(progress) || progress.text || ""}`)], progress.total ? meter(progress.done / progress.total, { label: `${Math.round((progress.done / progress.total) * 100)}%` }) : progress.text)
-          : fact("Events", count(info.events ?? journal.events), many(model.outline?.calls ?? journal.calls, "call")),
+          : fact("Events", count(info.events ?? journal.events), model.known ? many(model.outline?.calls ?? journal.calls, "call") : "\u2026"),
     ];
   }
 

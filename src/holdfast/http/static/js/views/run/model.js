@@ -31,6 +31,11 @@ export class Run {
     return FINISHED.has(this.info?.status);
   }
 
+  /** Is anything known of what it did? Until then nothing is said of it, not even that there is nothing. */
+  get known() {
+    return this.whole || this.outline !== null || this.journal.events > 0;
+  }
+
   url(...parts) {
     return path("api", "runs", this.id, ...parts);
   }

@@ -267,6 +267,13 @@ export function rowSentence(row, now) {
   return sentence(row.call, now);
 }
 
+/** What is said where there is no row; `view` as for the rows. */
+export function noRows(view) {
+  if (view.fits) return "No call fits the filter.";
+  if (view.since) return "No call was made since the checkpoint.";
+  return view.over ? "It made no call." : "It has made no call yet.";
+}
+
 /** A tear in one sentence. */
 export function tearSentence(tear) {
   const who = tear.owner ? `${worker(tear.owner, tear.by)} was gone` : "its process was gone";
@@ -319,7 +326,7 @@ export function filter(text) {
  * work, although the journal does not know of it yet.
  */
 export function worked(journal, now, children = new Map(), carried = false) {
-  const spans = carried && journal.lastAt !== null ? [[journal.lastAt, now]] : [];
+  const since = journal.lastAt ?? journal.startedAt, spans = carried && since !== null ? [[since, now]] : [];
   for (const call of journal.each()) {
     if (call.child !== null) {
       if (call.dropped !== null) continue; // how long it worked is told of the run that took its place

@@ -13,7 +13,7 @@ import { worker } from "../../workers.js";
 import { between, edge, moved, path } from "./torn.js";
 import { outlineRows } from "./outline.js";
 import { windowOn } from "./window.js";
-import { named, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
+import { named, noRows, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
 
 const ROW = 26, PIECE = 780, PAD = 4, HEAD = 53, MOST_ROWS = 56, BEYOND = 8, END = 24, UNDER_TEAR = 9, FURTHER = 0.01;
 const SIGNS = { step: "step", model: "model", timer: "clock", question: "person", child: "child", branch: "branch", many: "stack", some: "filter", dropped: "undo" };
@@ -74,7 +74,7 @@ export function timeline(model, view, acts) {
     layOut(journal, info, now);
     drawHead(now);
     list.style.setProperty("height", `${rows.length * ROW + 2 * PAD}px`);
-    none.textContent = rows.length ? "" : journal.calls ? "No call fits the filter." : "It has not done anything yet.";
+    none.textContent = rows.length ? "" : noRows(view);
     none.hidden = rows.length > 0;
     foot.hidden = !model.outline && !model.last;
     if (model.outline) swap(foot, h("span", `${many(model.outline.events ?? info.events, "event")}, of which ${many(rows.length, "row")} are drawn`), h("span.dim", "calls of one name in one place are one row; open a row to see those that matter"));
