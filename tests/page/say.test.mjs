@@ -1,7 +1,7 @@
 // Runs and amounts in words.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { command, cost, count, dollars, flat, happens, isMine, many, people, progress, stands, tokens, word } from "../../src/holdfast/http/static/js/say.js";
+import { command, cost, count, dollars, flat, happens, isMine, lived, many, people, progress, rested, stands, tokens, word } from "../../src/holdfast/http/static/js/say.js";
 import { worker } from "../../src/holdfast/http/static/js/workers.js";
 import { now } from "../../src/holdfast/http/static/js/time.js";
 
@@ -58,4 +58,14 @@ test("a copied command quotes what a shell would read", () => {
 test("a worker is called by its name, and by a few digits more beside one of the same name", () => {
   assert.deepEqual(["fox-2557ebe586a364e3", "0a8d14b49b39dd7e", "desk-7", null].map((id) => worker(id)), ["fox", "0a8d14b4", "desk-7", null]);
   assert.equal(worker("fox-2557ebe586a364e3", "fox-42b513d5b0ea4f2c"), "fox-2557");
+});
+
+test("how long a run worked counts what it does now, and time without a process is no wait", () => {
+  const told = (more, since) => { const life = lived(run(more), since); return [life.worked, life.waited, life.gone, rested(life)]; };
+  assert.deepEqual(told({ status: "running", worked_ms: 140, life: [["work", 140]] }, 2000), [2140, 0, 0, "without a wait"]);
+  assert.deepEqual(told({ status: "running", worked_ms: 5000, life: [["work", 3000], ["torn", 1200], ["work", 2000]] }, 1000), [6000, 0, 1200, "no process for 1.2 s"]);
+  assert.deepEqual(told({ status: "running", worker_gone: true, worked_ms: 3000, life: [["work", 3000]] }, 1500), [3000, 0, 1500, "no process for 1.5 s"]);
+  assert.deepEqual(told({ status: "waiting", worked_ms: 3000, life: [["work", 3000], ["person", 60_000]] }, 60_000), [3000, 120_000, 0, "waited 2 min"]);
+  assert.deepEqual(told({ status: "completed", finished_at: ago(9), worked_ms: 3000, life: [["work", 3000], ["wait", 5000], ["torn", 1000]] }, 9000), [3000, 5000, 1000, "waited 5.0 s, no process for 1.0 s"]);
+  assert.equal(lived(run({ worked_ms: null })), null);
 });

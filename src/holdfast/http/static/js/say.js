@@ -151,6 +151,19 @@ export const flat = (pieces) => pieces.map(([text]) => shown(text)).join("");
 /** How long a run took, or has been there so far. */
 export const span = (run) => spoken((ms(run.finished_at) ?? now()) - ms(run.created_at));
 
+/** How long a run worked, waited and had no process, up to `since` milliseconds after it was read; null if nobody counted. */
+export function lived(run, since = 0) {
+  if (run.worked_ms === undefined || run.worked_ms === null) return null;
+  const sums = { worked: run.worked_ms, waited: 0, gone: 0 }, life = run.life ?? [], more = run.finished_at ? 0 : Math.max(since, 0);
+  for (const [kind, span] of life) if (kind !== "work") sums[kind === "torn" ? "gone" : "waited"] += span;
+  const last = run.worker_gone ? "torn" : (life.at(-1)?.[0] ?? (run.status === "running" ? "work" : "wait"));
+  sums[last === "work" ? "worked" : last === "torn" ? "gone" : "waited"] += more;
+  return sums;
+}
+
+/** What a run did when it did not work, in words. */
+export const rested = ({ waited, gone }) => [waited >= 1 && `waited ${spoken(waited)}`, gone >= 1 && `no process for ${spoken(gone)}`].filter(Boolean).join(", ") || "without a wait";
+
 /** People and groups, in words: 'you, it-admins'. */
 export function people(to, me) {
   if (!to?.length) return "anybody";

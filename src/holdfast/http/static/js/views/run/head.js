@@ -4,7 +4,7 @@ import { read, write } from "../../api.js";
 import { h, path, swap } from "../../dom.js";
 import { parse, write as json } from "../../json.js";
 import { ask, button, choice, copied, copier, icon, menu, meter, pieces, problem, runLink, sentence, standing, toast } from "../../parts.js";
-import { age, clock, command, count, day, dollars, exact, happens, many, minute, ms, now, spoken, stands } from "../../say.js";
+import { age, clock, command, count, day, dollars, exact, happens, lived, many, minute, ms, now, rested, spoken, stands } from "../../say.js";
 import { get, may } from "../../store.js";
 import { worker as workerName } from "../../workers.js";
 import { planOf } from "./details.js";
@@ -153,13 +153,13 @@ export function head(model, acts) {
 
   function facts() {
     const { info, journal } = model, spent = info.spent ?? {}, budget = info.budget, plan = planOf(model), progress = info.progress ?? journal.progress;
-    const worked = info.worked_ms ?? null, tears = info.interruptions ?? journal.tears.length;
+    const life = lived(info, model.now() - model.infoAt), tears = info.interruptions ?? journal.tears.length;
     const fact = (name, value, under) => h("div", h("dt", name), h("dd", value), h("dd.under", under));
     const took = ms(info.finished_at) !== null ? spoken(ms(info.finished_at) - ms(info.created_at)) : null;
     const began = info.started_at ?? info.created_at, at = h("span", { title: exact(began) }, `${day(began)}, ${minute(began)}`);
     return [
       info.started_at ? fact("Began", at, took ? `took ${took}` : `${age(began)} ago`) : fact("Created", at, FINISHED.has(info.status) ? "it never began" : "not begun yet"),
-      worked === null ? fact("State", info.status, info.waits_for ? `waits for a ${info.waits_for}` : "") : fact("Worked", spoken(worked), "else it waited"),
+      life === null ? fact("State", info.status, info.waits_for ? `waits for a ${info.waits_for}` : "") : fact("Worked", spoken(life.worked), rested(life)),
       fact("Steps", count(info.steps ?? 0), spent.model_calls ? many(spent.model_calls, "model call") : "no model call"),
       fact("Interruptions", tears ? h("span.tear-fact", icon("tear"), count(tears)) : "0", tears ? "no result was lost" : "none so far"),
       budget?.usd ? fact("Spent", [dollars(spent.usd ?? 0), h("span.dim", ` of ${dollars(budget.usd)}`)], meter((spent.usd ?? 0) / budget.usd, { soft: budget.soft, look: (spent.usd ?? 0) >= budget.usd * (budget.soft ?? 1) ? "ask" : "", label: `${Math.round(((spent.usd ?? 0) / budget.usd) * 100)}% of the budget` }))
@@ -172,7 +172,7 @@ export function head(model, acts) {
 
   function left(progress) {
     if (!progress.total || progress.done < SAMPLES || progress.done >= progress.total || FINISHED.has(model.info.status)) return "";
-    const began = ms(model.info.started_at) ?? ms(model.info.created_at), worked = model.info.worked_ms ?? now() - began;
+    const began = ms(model.info.started_at) ?? ms(model.info.created_at), worked = lived(model.info, now() - model.infoAt)?.worked ?? now() - began;
     estimate = (worked / progress.done) * (progress.total - progress.done);
     return `about ${spoken(estimate)} left`;
   }

@@ -64,6 +64,7 @@ export class Run {
   /** Take in what the server says of the run itself. */
   told(data) {
     this.info = data.run;
+    this.infoAt = this.now();
     this.journal.startedAt = ms(data.run.started_at);
     this.arguments = data.arguments ?? this.arguments;
     this.streams = data.streams ?? this.streams;
