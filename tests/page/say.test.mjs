@@ -38,6 +38,9 @@ test("what happens is a sentence", () => {
   assert.equal(said({ status: "ready", waits_for: "worker", version: "1" }), "waits for a worker with version 1 of atlas");
   assert.equal(said({ status: "waiting", waits_for: "message", doing: { kind: "message", name: "go", since: ago(2000), count: 1 } }), "waits for message go · 2.0 s");
   assert.equal(said({ status: "waiting", waits_for: "person" }), "waits for a person");
+  const gone = (more) => said({ worker: "fox-2557ebe586a364e3", worker_gone: true, updated_at: ago(2000), ...more });
+  assert.equal(gone({}), "its worker fox is gone · another worker takes it over, from its last record 2.0 s ago");
+  assert.equal(gone({ waits_for: "worker" }), "its worker fox is gone · it waits for a worker with its code, from its last record 2.0 s ago");
   const asks = (input, name) => said({ status: "waiting", waits_for: "person", doing: { kind: "question", name, input, count: 1 } });
   assert.equal(asks("Pay ACME GmbH & Co. KG?", "approve"), "Pay ACME GmbH & Co. KG?");
   assert.equal(asks("Did pay(to='ACME & Co. KG') happen? Nobody knows.", "in_doubt"), "Did pay(to='ACME & Co. …", "what is cut says so");

@@ -90,6 +90,9 @@ def test_a_run_begun_from_the_form_is_torn_before_ones_eyes_and_goes_on(place, a
     expect(page.locator(".fault")).to_contain_text(
         re.compile(r"There is no sign of its worker doomed.*Its process was found dead at \d\d:\d\d:\d\d")
     )
+    expect(page.locator(".run-says")).to_contain_text("it waits for a worker with its code")
+    expect(page.locator(".fault")).to_contain_text("it waits for a worker with its code.")
+    expect(page.locator(".run-facts")).to_contain_text("Interruptions1interrupted now")
     place.worker("saviour", "lives.py")
     expect(page.locator(".pill")).to_have_count(1, timeout=30_000)
     expect(page.locator(".fault")).to_have_count(0)

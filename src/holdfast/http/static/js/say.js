@@ -83,7 +83,7 @@ export function happens(run) {
   if (run.status === "completed") return run.result !== undefined ? [soft("→ "), [cut(String(run.result), 160), "code"]] : [soft(`took ${spoken(ms(run.finished_at) - ms(run.created_at))}${run.steps ? `, ${many(run.steps, "step")}` : ""}`)];
   if (run.status === "cancelled" || run.status === "moved") return [soft(run.reason || word(run.status))];
   if (run.status === "paused") return [[run.reason || "paused", ""]];
-  if (run.worker_gone) return [[`its worker ${worker(run.worker) ?? ""} is gone`.replace("  ", " "), "strong"], ...also(`another takes it over, from its last record ${age(run.updated_at)} ago`)];
+  if (run.worker_gone) return [[`its worker ${worker(run.worker) ?? ""} is gone`.replace("  ", " "), "strong"], ...also(`${takesOver(run)}, from its last record ${age(run.updated_at)} ago`)];
   if (run.waits_for === "worker") {
     const code = run.version ? `a worker with version ${run.version} of ${run.agent}` : `a worker with ${run.agent}`;
     return [soft("waits for "), [code, ""], ...also(ms(run.updated_at) && age(run.updated_at))];
@@ -107,6 +107,9 @@ export function happens(run) {
   const what = { message: `message ${does.name ?? ""}`, child: `child ${does.name ?? does.input ?? ""}`, conversation: `conversation ${does.name ?? ""}`, rate: `its turn of ${does.name ?? "a rate"}`, slot: `a slot of ${does.name ?? "a limit"}` }[does.kind];
   return [soft("waits for "), [(what ?? IN_WORDS[does.kind] ?? does.kind).trim(), ""], ...also(several, since)];
 }
+
+/** Who goes on with a run whose worker is gone. */
+export const takesOver = (run) => (run.waits_for === "worker" ? "it waits for a worker with its code" : "another worker takes it over");
 
 function asked(does) {
   const [first, rest] = question(does.input, does.name);

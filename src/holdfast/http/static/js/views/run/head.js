@@ -4,7 +4,7 @@ import { read, write } from "../../api.js";
 import { h, path, swap } from "../../dom.js";
 import { parse, write as json } from "../../json.js";
 import { ask, button, choice, copied, copier, icon, menu, meter, pieces, problem, runLink, sentence, standing, toast } from "../../parts.js";
-import { age, clock, command, count, day, dollars, exact, happens, lived, many, minute, ms, now, rested, spoken, stands } from "../../say.js";
+import { age, clock, command, count, day, dollars, exact, happens, lived, many, minute, ms, now, rested, spoken, stands, takesOver } from "../../say.js";
 import { get, may } from "../../store.js";
 import { worker as workerName } from "../../workers.js";
 import { planOf } from "./details.js";
@@ -153,7 +153,7 @@ export function head(model, acts) {
 
   function facts() {
     const { info, journal } = model, spent = info.spent ?? {}, budget = info.budget, plan = planOf(model), progress = info.progress ?? journal.progress;
-    const life = lived(info, model.now() - model.infoAt), tears = info.interruptions ?? journal.tears.length;
+    const life = lived(info, model.now() - model.infoAt), tears = (info.interruptions ?? journal.tears.length) + (info.worker_gone ? 1 : 0); // the one that lasts is recorded when another takes over
     const fact = (name, value, under) => h("div", h("dt", name), h("dd", value), h("dd.under", under));
     const took = ms(info.finished_at) !== null ? spoken(ms(info.finished_at) - ms(info.created_at)) : null;
     const began = info.started_at ?? info.created_at, at = h("span", { title: exact(began) }, `${day(began)}, ${minute(began)}`);
@@ -161,7 +161,7 @@ export function head(model, acts) {
       info.started_at ? fact("Began", at, took ? `took ${took}` : `${age(began)} ago`) : fact("Created", at, FINISHED.has(info.status) ? "it never began" : "not begun yet"),
       life === null ? fact("State", info.status, info.waits_for ? `waits for a ${info.waits_for}` : "") : fact("Worked", spoken(life.worked), rested(life)),
       fact("Steps", count(info.steps ?? 0), spent.model_calls ? many(spent.model_calls, "model call") : "no model call"),
-      fact("Interruptions", tears ? h("span.tear-fact", icon("tear"), count(tears)) : "0", tears ? "no result was lost" : "none so far"),
+      fact("Interruptions", tears ? h("span.tear-fact", icon("tear"), count(tears)) : "0", info.worker_gone ? "interrupted now" : tears ? "no result was lost" : "none so far"),
       budget?.usd ? fact("Spent", [dollars(spent.usd ?? 0), h("span.dim", ` of ${dollars(budget.usd)}`)], meter((spent.usd ?? 0) / budget.usd, { soft: budget.soft, look: (spent.usd ?? 0) >= budget.usd * (budget.soft ?? 1) ? "ask" : "", label: `${Math.round(((spent.usd ?? 0) / budget.usd) * 100)}% of the budget` }))
         : fact("Spent", dollars(spent.usd ?? 0), spent.unpriced ? `${count(spent.unpriced)} unpriced` : spent.input_tokens ? `${count((spent.input_tokens ?? 0) + (spent.output_tokens ?? 0))} tokens` : "no budget"),
       plan.length ? fact("Plan", [count(plan.filter((each) => each.state === "done").length), h("span.dim", ` of ${plan.length}`), h("span.plan-next", ` ${plan.find((each) => each.state !== "done")?.text ?? "all done"}`)], pieces(plan))
@@ -199,8 +199,8 @@ export function head(model, acts) {
 
   /** Between the end of a process and the moment when another takes over. Since when there is no sign of it, the fleet knows. */
   async function lostWorker() {
-    const { info } = model, served = info.waits_for !== "worker", since = h("span", `Its last record was made at ${clock(info.updated_at)}.`);
-    swap(box, h("div.fault.stop", icon("tear"), h("div", h("p.strong", `There is no sign of its worker ${workerName(info.worker) ?? ""}`), h("p", since, ` What was done stays done; ${served ? "another worker takes the run over." : "no live worker has its code, so it waits for one."}`))));
+    const { info } = model, since = h("span", `Its last record was made at ${clock(info.updated_at)}.`);
+    swap(box, h("div.fault.stop", icon("tear"), h("div", h("p.strong", `There is no sign of its worker ${workerName(info.worker) ?? ""}`), h("p", since, ` What was done stays done; ${takesOver(info)}.`))));
     const fleet = may("all") ? await read("api/fleet") : null, gone = fleet?.ok && (fleet.data.lost.find((each) => each.id === info.worker) ?? fleet.data.workers.find((each) => each.id === info.worker));
     if (gone) swap(since, gone.seen_at ? `It last said that it is there at ${clock(gone.seen_at)}.` : `Its process was found ${gone.how === "dead" ? "dead" : "to stand still"} at ${clock(gone.at)}.`);
   }
