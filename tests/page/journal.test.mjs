@@ -68,9 +68,10 @@ test("what the worker said of a call becomes an attempt that was lost with its p
   assert.deepEqual([journal.call("one#0/b#0").state, journal.branch("/one#0").items.length], ["running", 1]);
   journal.add({ seq: 1, kind: "run.interrupted", key: null, data: { owner: "fox-2", by: "owl" }, at: new Date(at(4)).toISOString(), epoch: 2 });
   journal.showOpen([]);
-  assert.equal(journal.branch("/one#0").items.length, 0, "nothing runs in between");
+  assert.deepEqual(journal.branch("/one#0").items.map((call) => call.state), ["waiting"], "nothing runs in between");
   journal.add({ seq: 2, kind: "step.completed", key: "one#0/b#0", data: step("b", { began: at(4), asked: 1 }), at: new Date(at(6)).toISOString(), epoch: 2 });
   assert.deepEqual(journal.tears[0].lost, ["one#0/b#0"]);
+  assert.deepEqual(journal.branch("/one#0").items.map((call) => call.state), ["done"]);
   assert.deepEqual(journal.call("one#0/b#0").tries.map((each) => [each.how, each.began - T0, each.ended - T0]), [["lost", 1000, 2000]]);
 });
 
@@ -141,11 +142,11 @@ test("what ran last is known although nobody said it any more when the process w
   assert.deepEqual(journal.call("b#0").tries.map((each) => each.how), ["lost"], "while it runs again its lost attempt is there");
 });
 
-test("a step that was begun is a sign of its process: the gap is counted from there", () => {
+test("word of a step that runs is a sign of its process, which was there when it was a second old", () => {
   const journal = folded(["step.completed", "a#0", step("a", { began: at(0), worker: "fox" }), 2],
-    ["run.interrupted", null, { owner: "fox", epoch: 1, by: "owl", how: "dead", open: [{ key: "b#0", attempt: 1, began: at(8) }] }, 9, 2]);
-  assert.deepEqual([journal.tears[0].from - T0, journal.tears[0].to - T0, journal.tears[0].lost], [8000, 9000, ["b#0"]]);
-  assert.deepEqual(journal.carriers.map((each) => [each.owner, each.to - T0]), [["fox", 8000], ["owl", 9000]]);
+    ["run.interrupted", null, { owner: "fox", epoch: 1, by: "owl", how: "dead", open: [{ key: "b#0", attempt: 1, began: at(7.5) }] }, 9, 2]);
+  assert.deepEqual([journal.tears[0].from - T0, journal.tears[0].to - T0, journal.tears[0].lost], [8500, 9000, ["b#0"]]);
+  assert.deepEqual(journal.carriers.map((each) => [each.owner, each.to - T0]), [["fox", 8500], ["owl", 9000]]);
 });
 
 /** A step that is tried twice, and the run that is retried eighteen minutes later. */
@@ -176,4 +177,21 @@ test("an attempt that failed behind a tear began behind it", () => {
     ["run.interrupted", null, { owner: "fox", epoch: 1, by: "owl" }, 600, 2],
     ["step.retrying", "b#0", { name: "b", input: "", asked: 1, attempt: 1, wait_ms: 800, error: { type: "E", message: "no" } }, 601, 2]);
   assert.deepEqual(journal.call("b#0").tries.map((each) => [each.began - T0, each.ended - T0]), [[600_000, 601_000]]);
+});
+
+test("what was cut off is there while nobody goes on, and until the one who took over says what runs", () => {
+  const journal = folded(["step.completed", "a#0", step("a", { began: at(0) }), 2]);
+  journal.showOpen([{ key: "x-0:model/x.model#0", name: "x.model", input: "hello", attempt: 1, began: at(2) }]);
+  journal.showOpen([], { gone: true });
+  const shown = () => [...journal.each()].filter((call) => call.key === "x-0:model/x.model#0").map((call) => [call.name, call.input, call.state, call.began, (call.tries ?? []).map((each) => [each.how, each.began - T0, each.ended - T0])]);
+  const cut = [["model", "hello", "waiting", null, [["lost", 2000, 3000]]]];
+  assert.deepEqual(shown(), cut);
+  journal.add({ seq: 1, kind: "run.interrupted", key: null, data: { owner: "fox", by: "owl", open: [{ key: "x-0:model/x.model#0", attempt: 1, began: at(2) }] }, at: at(9), epoch: 2 });
+  journal.showOpen([]);
+  assert.deepEqual(shown(), cut);
+  journal.showOpen([{ key: "x-0:model/x.model#0", name: "x.model", input: "hello", attempt: 1, began: at(9) }]);
+  assert.deepEqual(shown(), [["model", "hello", "running", at(9), [["lost", 2000, 3000]]]]);
+  journal.add({ seq: 2, kind: "step.completed", key: "x-0:model/x.model#0", data: step("x.model", { began: at(9), asked: 1 }), at: at(12), epoch: 2 });
+  journal.showOpen([]);
+  assert.deepEqual(shown(), [["model", "x=1", "done", at(9), [["lost", 2000, 3000]]]]);
 });

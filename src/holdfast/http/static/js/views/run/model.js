@@ -72,7 +72,7 @@ export class Run {
   }
 
   showOpen(open) {
-    if (open && !this.over) this.journal.showOpen(open);
+    if (open && !this.over) this.journal.showOpen(open, { gone: Boolean(this.info.worker_gone) });
     else if (this.over) this.journal.showOpen([]);
   }
 

@@ -234,7 +234,7 @@ export function sentence(call, now) {
   if (call.sort === "child") parts.push(`child run ${call.child}`);
   for (const each of call.tries ?? []) {
     if (each.how === "failed") parts.push(`attempt ${each.n} failed: ${each.error}`);
-    else if (each.how === "lost") parts.push(`lost with its process at ${clock(each.ended)}, ran again`);
+    else if (each.how === "lost") parts.push(`lost with its process at ${clock(each.ended)}${call.began === null ? "" : ", ran again"}`);
     else parts.push(`in doubt at ${clock(each.ended)}`, resolved(call).join(""));
   }
   parts.push(stateWords(call, now));
@@ -252,6 +252,7 @@ function stateWords(call, now) {
   if (call.state === "doubt") return "in doubt";
   if (call.state === "cancelled") return "no longer waited for";
   if (call.held) return `waits for its turn${call.held.data.rate ? ` of ${call.held.data.rate}` : ""}`;
+  if (call.tries?.at(-1)?.how === "lost") return "runs again";
   if (call.tries?.length && call.due) return `attempt ${call.attempts} at ${clock(call.due)}`;
   return call.due ? `waits until ${clock(call.due)}` : "waits";
 }

@@ -348,7 +348,7 @@ export function timeline(model, view, acts) {
         made.push(bar("missed", each.began, each.ended, each.error));
         const again = next ?? Math.min(call.due ?? now, Math.max(now, each.ended));
         if (again > each.ended && (next !== null || isOpen(call))) made.push(bar("backoff", each.ended, again, `again after ${spoken(each.wait)}`));
-      } else if (each.how === "lost") made.push(bar("lost", each.began, each.ended, "was in the middle when its process was gone", UNDER_TEAR));
+      } else if (each.how === "lost") made.push(bar("lost", each.began, each.ended, "was in the middle when its process was gone", each.tear === null ? 0 : UNDER_TEAR));
       else made.push(bar("unknown", each.began, each.ended, "nobody could say whether it had happened", UNDER_TEAR));
     });
     const doubt = tries.some((each) => each.how === "unknown");
