@@ -166,6 +166,7 @@ test("an attempt behind a retry began behind it, and what ran before it is work 
   assert.deepEqual([before.began - T0, before.ended - T0], [1000, 1500]);
   assert.equal(journal.askedAt(journal.call("b#0")), at(1083));
   assert.equal(journal.calls, 2);
+  assert.deepEqual(journal.carriers.map((each) => [each.epoch, each.to - T0]), [[1, 1500], [2, 3000], [3, 1_083_600], [4, 1_084_900]], "nobody carried it until then");
   const [wait, ...others] = folds(at(0), at(1085), worked(journal, at(1085)));
   assert.deepEqual([wait.from - T0, wait.to - T0, others], [3000, 1_083_000, []]);
   assert.deepEqual(reason(journal, wait), { why: "again", text: "until it was retried" });

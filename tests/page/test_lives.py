@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 from playwright.sync_api import expect
 from tests.histories.record import bring_back
-from tests.page.browser import Visitor
+from tests.page.browser import PHONE, Visitor
 from tests.page.node import HERE
 from tests.page.scene import bare, served
 
@@ -189,7 +189,7 @@ def test_a_run_that_is_retried_by_somebody_else_is_followed_on(place, ana):
 def serving(place, agent):
     """Have a worker that serves the agents of `lives.py`."""
     if not any("worker" in each.args and each.poll() is None for each in place.processes):
-        place.worker(agent, "lives.py")
+        place.worker("carrier", "lives.py")
     place.act(lambda hf: served(hf, agent))
 
 
@@ -216,6 +216,50 @@ def test_nothing_is_said_of_calls_that_are_not_read_yet(place, ana):
     held[0].continue_()
     expect(ana.page.locator(ROW)).to_have_count(5)
     expect(ana.page.locator(".run-facts")).to_contain_text("5 calls")
+
+
+LONG = "an_agent_whose_name_is_longer_than_a_phone_is_wide_because_nobody_counted_its_letters_in_time"
+# Where an element ends that reaches beyond the screen, or does not show all of its text.
+BEYOND = """
+wanted => [...document.querySelectorAll(wanted)].filter(each => each.getBoundingClientRect().right > innerWidth + 1
+  || each.scrollWidth > each.clientWidth + 1 && each.clientWidth).map(each => each.textContent)
+"""
+
+
+def test_long_names_fit_on_a_phone_and_everything_can_be_reached(place, browser):
+    serving(place, LONG)
+    run = f"run-{'x' * 82}"
+    place.act(lambda hf: hf.acting_as("ana").start(LONG, "far", id=run))
+    place.act(lambda hf: hf.get(run).wait("completed", "failed"))
+    phone = Visitor(browser, place.address, place.tokens["ana"], size=PHONE)
+    for path, wanted in (
+        ("/runs", ".card"),
+        (f"/runs/{run}", ".dw-row"),
+        (f"/agents/{LONG}", "form.start"),
+        ("/audit", ".deed"),
+    ):
+        page = phone.goto(path, wanted)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+        assert page.evaluate(BEYOND, ".run-facts dd, .acts button, .crumbs a") == [], path
+    phone.leave()
+    tablet = Visitor(browser, place.address, place.tokens["ana"], size={"width": 780, "height": 900})
+    page = tablet.goto(f"/runs/{run}", ROW)
+    assert page.evaluate(BEYOND, "[role=tab]") == []
+    page.click("[role=tab][data-id=audit]")
+    tablet.goto(f"/runs/{run}?at=leap%230", ".side .facts")
+    assert page.evaluate("[...document.querySelectorAll('.side')].every(side => side.scrollWidth <= side.clientWidth)")
+    tablet.leave()
+
+
+def test_the_day_and_the_first_time_on_the_axis_keep_apart(place, ana):
+    serving(place, "tally")
+    place.act(lambda hf: hf.start("tally", 5, id="apart"))
+    place.act(lambda hf: hf.get("apart").wait("completed"))
+    page = ana.goto("/runs/apart", ".tl-line .day")
+    day, *ticks = page.evaluate(
+        "[...document.querySelectorAll('.tl-line .day, .tl-line .tick')].map(each => each.getBoundingClientRect().toJSON())"
+    )
+    assert all(tick["left"] >= day["right"] for tick in ticks)
 
 
 def test_of_a_fork_it_is_said_which_results_it_has_and_which_it_paid_for_again(place, ana):

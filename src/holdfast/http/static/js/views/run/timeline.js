@@ -15,7 +15,7 @@ import { outlineRows } from "./outline.js";
 import { windowOn } from "./window.js";
 import { named, noRows, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
 
-const ROW = 26, PIECE = 780, PAD = 4, HEAD = 53, MOST_ROWS = 56, BEYOND = 8, END = 24, UNDER_TEAR = 9, FURTHER = 0.01;
+const ROW = 26, PIECE = 780, PAD = 4, HEAD = 53, MOST_ROWS = 56, BEYOND = 8, END = 24, UNDER_TEAR = 9, DAY_WIDE = 80, FURTHER = 0.01;
 const SIGNS = { step: "step", model: "model", timer: "clock", question: "person", child: "child", branch: "branch", many: "stack", some: "filter", dropped: "undo" };
 const FLAGS = { checkpoint: "pin", message: "message", note: "note", low: "money", foreign: "warn", control: "flag" };
 const px = (number) => `${Math.round(number * 2) / 2}px`;
@@ -221,8 +221,8 @@ export function timeline(model, view, acts) {
       }
       if (part.sort !== "flow") continue;
       const name = day(part.from), left = Math.max(x, 0);
-      if (name === last || !fits(left, left + 58) || x > width) continue;
-      put(h("span.day", { style: { left: px(left) } }, name), left, left + 58);
+      if (name === last || !fits(left, left + DAY_WIDE) || x > width) continue;
+      put(h("span.day", { style: { left: px(left) } }, name), left, left + DAY_WIDE);
       last = day(part.to);
     }
     for (const part of ax.parts) {
