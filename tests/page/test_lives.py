@@ -290,14 +290,21 @@ def test_a_fleet_without_a_worker_says_since_when(place, ana):
     """Nothing that a dead worker said last is shown as if it were so now."""
     worker = place.worker("lonely", "lives.py")
     place.act(lambda hf: served(hf, "tally"))
+    place.hold.touch()
+    place.act(lambda hf: hf.start("expedition", "Reef", 1, id="left"))
+    place.act(lambda hf: hf.get("left").wait("running"))
     for each in (worker, *place.processes):
         if "worker" in each.args:
             each.kill()
             each.wait()
     page = ana.goto("/fleet", ".numbers")
     expect(page.locator(".head [role=status]")).to_have_text(
-        re.compile(r"There has been no sign of any worker since \d\d:\d\d:\d\d, for \d.*; nothing is due")
+        re.compile(r"There has been no sign of any worker since \d\d:\d\d:\d\d(, for \d.*)?; ")
     )
+    expect(page.locator(".lanes text").first).to_have_text(
+        re.compile(r"found dead at \d\d:\d\d:\d\d; (\d+ runs? went on within .*, )?1( run)? waits for another worker")
+    )
+    place.hold.unlink()
     expect(page.locator(".number").first).to_have_text(re.compile(r"Steps a second0\.0no sign of any worker"))
 
 
