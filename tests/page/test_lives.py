@@ -318,6 +318,11 @@ def test_what_the_form_starts_is_a_command_that_starts_the_same(place, ana):
     page.fill("#start-labels", "team=night, desk=nature")
     page.fill("form.start [aria-label='Budget in dollars']", "2")
     page.click("details.as summary")
+    page.once("dialog", lambda dialog: dialog.dismiss())
+    with page.expect_event("dialog") as asked:
+        page.evaluate("setTimeout(() => location.reload())")
+    assert asked.value.type == "beforeunload", "who has typed is asked before all of it is gone"
+    assert page.input_value("#start-id") == "by-hand"
     words = shlex.split(page.locator("details.as pre").inner_text().partition("\n\n")[0].replace("\\\n", " "))
     assert words[:3] == ["holdfast", "start", "expedition"]
     place.run(*words[1:])

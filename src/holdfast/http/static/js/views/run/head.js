@@ -2,12 +2,13 @@
 
 import { read, write } from "../../api.js";
 import { h, path, swap } from "../../dom.js";
-import { parse, write as json } from "../../json.js";
+import { write as json } from "../../json.js";
 import { ask, button, choice, copied, copier, icon, menu, meter, pieces, problem, runLink, sentence, standing, toast } from "../../parts.js";
 import { age, clock, command, count, day, dollars, exact, happens, lived, many, minute, ms, now, rested, spoken, stands, takesOver } from "../../say.js";
 import { get, may } from "../../store.js";
 import { worker as workerName } from "../../workers.js";
 import { planOf } from "./details.js";
+import { parsed, sentAs } from "./message.js";
 
 const FINISHED = new Set(["completed", "failed", "cancelled", "moved"]);
 const SAMPLES = 20; // then how long is left can be told
@@ -99,8 +100,9 @@ export function head(model, acts) {
 
   async function send() {
     const topic = h("input.text", { type: "text", "aria-label": "Topic", value: model.info.doing?.kind === "message" ? (model.info.doing.name ?? "") : "", data: { first: "1" } });
-    const body = h("textarea.text.mono", { rows: 5, "aria-label": "Value", spellcheck: "false" }), said = h("p.bad-ink", { role: "alert" });
-    await ask({ title: "Send a message", yes: "Send", body: [h("label.field-line", h("span", "Topic"), topic), h("label.field-line", h("span", "Value", h("span.dim", " JSON, or a text as it is")), body), said], does: async () => {
+    const kind = h("p.dim.fine", { role: "status" }, sentAs("")), tell = () => swap(kind, sentAs(body.value));
+    const body = h("textarea.text.mono", { rows: 5, "aria-label": "Value", spellcheck: "false", oninput: tell }), said = h("p.bad-ink", { role: "alert" });
+    await ask({ title: "Send a message", yes: "Send", body: [h("label.field-line", h("span", "Topic"), topic), h("label.field-line", h("span", "Value", h("span.dim", " JSON, or a text as it is")), body), kind, said], does: async () => {
       if (!topic.value.trim()) {
         said.textContent = "A message has a topic: the one that the agent receives.";
         topic.focus();
@@ -206,14 +208,5 @@ export function head(model, acts) {
   }
 
   return { element, draw, fork, pauseOrResume: () => (model.info?.status === "paused" ? resume() : null), again: () => (!may("write") ? false : model.info?.status === "failed" ? retry() : model.info?.status === "paused" ? resume() : false), more: () => buttons.querySelector(".square")?.click() };
-}
-
-function parsed(text) {
-  if (!text.trim()) return null;
-  try {
-    return parse(text, { exact: true });
-  } catch {
-    return text;
-  }
 }
 
