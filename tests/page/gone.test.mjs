@@ -9,7 +9,7 @@ test("a worker that was killed has its time, and its runs are told whether or no
   assert.equal(killed({}, 2), "killed; 2 runs wait for another worker");
   assert.equal(killed({ moved: 2, after_ms: 1200 }, 0), "killed; 2 runs went on within 1.2 s");
   assert.equal(killed({ moved: 2, after_ms: 1200 }, 1), "killed; 2 runs went on within 1.2 s, 1 waits for another worker");
-  assert.equal(killed({}, 0), "killed; it carried no run");
+  assert.equal(killed({}, 0), "killed; it carried no run just then");
   assert.equal(killed({}, null), "killed", "what is not known is not said");
   assert.equal(goneWords({ how: "drained", at, moved: 1 }, 0), "1 run handed over");
 });

@@ -1,7 +1,8 @@
 // Runs and amounts in words.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { command, cost, count, dollars, flat, happens, isMine, lived, many, people, progress, rested, stands, tokens, word } from "../../src/holdfast/http/static/js/say.js";
+import { advice, callName, command, cost, count, dollars, flat, happens, isMine, lived, many, people, progress, rested, stands, tokens, word } from "../../src/holdfast/http/static/js/say.js";
+import { did } from "../../src/holdfast/http/static/js/deeds.js";
 import { worker } from "../../src/holdfast/http/static/js/workers.js";
 import { now } from "../../src/holdfast/http/static/js/time.js";
 
@@ -71,4 +72,14 @@ test("how long a run worked counts what it does now, and time without a process 
   assert.deepEqual(told({ status: "waiting", worked_ms: 3000, life: [["work", 3000], ["person", 60_000]] }, 60_000), [3000, 120_000, 0, "waited 2 min"]);
   assert.deepEqual(told({ status: "completed", finished_at: ago(9), worked_ms: 3000, life: [["work", 3000], ["wait", 5000], ["torn", 1000]] }, 9000), [3000, 5000, 1000, "waited 5.0 s, no process for 1.0 s"]);
   assert.equal(lived(run({ worked_ms: null })), null);
+});
+
+test("words for programs are not shown to people", () => {
+  assert.equal(advice({ code: "unknown_run", hint: "GET /api/runs lists those there are." }), "It may have been deleted. Runs has those there are.");
+  assert.equal(advice({ code: "run_paused", hint: "POST /api/runs/{id}/resume lets it go on." }), "Resume lets it go on.");
+  assert.equal(advice({ code: "of_tomorrow", hint: "GET /api/things lists those there are." }), "");
+  assert.equal(advice({ code: "store_unavailable", hint: "Try again in a moment." }), "Try again in a moment.");
+  assert.equal(advice({ code: "offline" }), "");
+  assert.deepEqual([":approve", ":ask", ":sleep", "fetch"].map(callName), ["approval", "question", "sleep", "fetch"]);
+  assert.deepEqual(["create_link", "start", "of_tomorrow"].map(did), ["made a link to decide for", "started", "of tomorrow"]);
 });

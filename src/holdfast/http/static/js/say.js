@@ -177,5 +177,19 @@ const bare = (name) => name.replace(/^group:/, "");
 /** Is this for the person who looks? */
 export const isMine = (to, me) => !to?.length || to.some((each) => each === me?.name || me?.groups?.includes(bare(each)));
 
+// What the API advises is for programs. Where it names a path, people are told what the page has for that.
+const ADVICE = {
+  unknown_run: "It may have been deleted. Runs has those there are.", unknown_agent: "Agents has those that workers have published.", unknown_approval: "Approvals has those that are open.",
+  unknown_schedule: "Schedules has those there are.", unknown_trigger: "Schedules has the triggers there are.", unknown_conversation: "Conversations has those there are.",
+  run_active: "Wait for its end, or cancel it.", run_failed: "Mend the cause, then retry it: it goes on from the failure.", run_paused: "Resume lets it go on.",
+  nondeterminism_error: "Bring back the code it ran with or mend it, then resume it.",
+};
+
+/** What one can do about an error, in words for people; empty where the advice is for programs alone. */
+export const advice = (error) => (/\b(GET|POST|PUT|DELETE) \/|\/api\b|openapi|Authorization/.test(error.hint ?? "") ? (ADVICE[error.code] ?? "") : (error.hint ?? ""));
+
+/** A call as people name it: `:approve` is what the engine calls a question. */
+export const callName = (name) => ({ ":approve": "approval", ":ask": "question", ":receive": "message", ":receive.timeout": "wait for a message" })[name] ?? String(name).replace(/^:/, "").replaceAll(".", " ");
+
 /** A command for a shell, every argument quoted that needs it. */
 export const command = (...words) => words.map((each) => (/^[\w@%+=:,./-]+$/.test(each) ? each : `'${String(each).replaceAll("'", `'\\''`)}'`)).join(" ");

@@ -8,7 +8,7 @@ export function goneWords({ how, at, moved = 0, after_ms: after = null }, left) 
   const ended = `${how === "lease" ? "stopped answering before" : "found dead at"} ${clock(at)}`;
   const went = moved ? `${many(moved, "run")} went on${after === null ? "" : ` within ${spoken(after)}`}` : "";
   const waits = left ? `${moved ? left : many(left, "run")} ${left === 1 ? "waits" : "wait"} for another worker` : "";
-  return [ended, [went, waits].filter(Boolean).join(", ") || (left === 0 ? "it carried no run" : "")].filter(Boolean).join("; ");
+  return [ended, [went, waits].filter(Boolean).join(", ") || (left === 0 ? "it carried no run just then" : "")].filter(Boolean).join("; ");
 }
 
 /** Since when there has been no sign of any worker. */

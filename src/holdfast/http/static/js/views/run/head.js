@@ -3,7 +3,7 @@
 import { read, write } from "../../api.js";
 import { h, path, swap } from "../../dom.js";
 import { write as json } from "../../json.js";
-import { ask, button, choice, copied, copier, icon, menu, meter, pieces, problem, runLink, sentence, standing, toast } from "../../parts.js";
+import { ask, button, choice, copied, copier, folded, icon, menu, meter, pieces, problem, runLink, sentence, standing, toast } from "../../parts.js";
 import { age, clock, command, count, day, dollars, exact, happens, lived, many, minute, ms, now, rested, spoken, stands, takesOver } from "../../say.js";
 import { get, may } from "../../store.js";
 import { worker as workerName } from "../../workers.js";
@@ -34,7 +34,7 @@ export function head(model, acts) {
       swap(buttons, actions());
     }
     swap(state, standing(stands(info)));
-    swap(says, sentence(happens(info)));
+    swap(says, info.status === "failed" ? null : sentence(happens(info))); // the box below has the whole error
     swap(list, facts());
     drawBox();
   }
@@ -188,7 +188,7 @@ export function head(model, acts) {
     if (info.worker_gone) return void lostWorker();
     if (info.status === "failed") {
       const trace = info.failure?.traceback;
-      return void swap(box, h("div.fault.bad", icon("warn"), h("div", h("p.strong.bad-ink", info.failure ? `${info.failure.type}: ${info.failure.message}` : info.error), trace ? h("details", h("summary", "Traceback"), h("pre.trace", trace)) : null), may("write") ? button("Retry…", { name: "again", kind: "small", onclick: retry }) : null));
+      return void swap(box, h("div.fault.bad", icon("warn"), h("div", folded("p.strong.bad-ink", info.failure ? `${info.failure.type}: ${info.failure.message}` : info.error), trace ? h("details", h("summary", "Traceback"), h("pre.trace", trace)) : null), may("write") ? button("Retry…", { name: "again", kind: "small", onclick: retry }) : null));
     }
     if (info.status === "paused") return void swap(box, h("div.fault.stop", icon("pause"), h("div", h("p.strong", "It is paused"), h("p", info.reason || "No reason was given.")), may("write") ? button("Resume", { name: "play", kind: "small primary", onclick: resume }) : null));
     if (info.status === "cancelled" || info.status === "moved") return void swap(box, info.reason ? h("div.fault", icon("stop"), h("div", h("p.strong", info.status === "moved" ? "It goes on in another store" : "It was cancelled"), h("p", info.reason))) : null);
