@@ -177,7 +177,7 @@ def test_a_run_that_is_retried_by_somebody_else_is_followed_on(place, ana):
         expect(page.locator(".run-state")).to_have_text("failed")
     expect(page.locator("[data-at^='dropped/']")).to_have_count(2)  # what each retry took out is there to be looked at
     page.locator("[data-at^='dropped/']").first.click()
-    assert sum("taken out by the retry" in each for each in names(page)) == 2
+    expect(page.locator(f"{ROW}[aria-label*='taken out by the retry']")).to_have_count(2)
     place.hold.unlink()
     place.act(lambda hf: again(hf, "leap-1"))
     expect(page.locator(".run-state")).to_have_text("completed", timeout=15_000)
