@@ -1,7 +1,7 @@
 // The filter of runs.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { asked, inWords, parse, withWord, write } from "../../src/holdfast/http/static/js/filter.js";
+import { asked, inWords, meant, parse, withWord, write } from "../../src/holdfast/http/static/js/filter.js";
 import { ms, now } from "../../src/holdfast/http/static/js/time.js";
 
 test("a line is read, and written again as it was", () => {
@@ -32,4 +32,10 @@ test("what is wrong is said, and asked for nothing", () => {
 test("a filter that nothing fits is told in words", () => {
   assert.equal(inWords(parse("agent:atlas waits:person")), "No run of agent atlas, that waits for a person");
   assert.equal(write(withWord(parse("agent:a otters"), "agent", ["b"])), "otters agent:b");
+});
+
+test("who writes a label as if it were a word is told how it is written", () => {
+  assert.equal(meant(parse("status:failed team:night")), "status:failed label:team=night");
+  assert.equal(meant(parse("status:failed otters")), null);
+  assert.equal(asked(parse("team:night")).search, "team:night", "it is looked for all the same");
 });

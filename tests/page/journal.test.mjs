@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { folds } from "../../src/holdfast/http/static/js/views/run/axis.js";
 import { Journal } from "../../src/holdfast/http/static/js/views/run/journal.js";
+import { reason, worked } from "../../src/holdfast/http/static/js/views/run/rows.js";
 
 const T0 = Date.UTC(2026, 6, 14, 14, 2, 0);
 const at = (seconds) => T0 + seconds * 1000;
@@ -66,9 +68,10 @@ test("what the worker said of a call becomes an attempt that was lost with its p
   assert.deepEqual([journal.call("one#0/b#0").state, journal.branch("/one#0").items.length], ["running", 1]);
   journal.add({ seq: 1, kind: "run.interrupted", key: null, data: { owner: "fox-2", by: "owl" }, at: new Date(at(4)).toISOString(), epoch: 2 });
   journal.showOpen([]);
-  assert.equal(journal.branch("/one#0").items.length, 0, "nothing runs in between");
+  assert.deepEqual(journal.branch("/one#0").items.map((call) => call.state), ["waiting"], "nothing runs in between");
   journal.add({ seq: 2, kind: "step.completed", key: "one#0/b#0", data: step("b", { began: at(4), asked: 1 }), at: new Date(at(6)).toISOString(), epoch: 2 });
   assert.deepEqual(journal.tears[0].lost, ["one#0/b#0"]);
+  assert.deepEqual(journal.branch("/one#0").items.map((call) => call.state), ["done"]);
   assert.deepEqual(journal.call("one#0/b#0").tries.map((each) => [each.how, each.began - T0, each.ended - T0]), [["lost", 1000, 2000]]);
 });
 
@@ -139,9 +142,57 @@ test("what ran last is known although nobody said it any more when the process w
   assert.deepEqual(journal.call("b#0").tries.map((each) => each.how), ["lost"], "while it runs again its lost attempt is there");
 });
 
-test("a step that was begun is a sign of its process: the gap is counted from there", () => {
+test("word of a step that runs is a sign of its process, which was there when it was a second old", () => {
   const journal = folded(["step.completed", "a#0", step("a", { began: at(0), worker: "fox" }), 2],
-    ["run.interrupted", null, { owner: "fox", epoch: 1, by: "owl", how: "dead", open: [{ key: "b#0", attempt: 1, began: at(8) }] }, 9, 2]);
-  assert.deepEqual([journal.tears[0].from - T0, journal.tears[0].to - T0, journal.tears[0].lost], [8000, 9000, ["b#0"]]);
-  assert.deepEqual(journal.carriers.map((each) => [each.owner, each.to - T0]), [["fox", 8000], ["owl", 9000]]);
+    ["run.interrupted", null, { owner: "fox", epoch: 1, by: "owl", how: "dead", open: [{ key: "b#0", attempt: 1, began: at(7.5) }] }, 9, 2]);
+  assert.deepEqual([journal.tears[0].from - T0, journal.tears[0].to - T0, journal.tears[0].lost], [8500, 9000, ["b#0"]]);
+  assert.deepEqual(journal.carriers.map((each) => [each.owner, each.to - T0]), [["fox", 8500], ["owl", 9000]]);
+});
+
+/** A step that is tried twice, and the run that is retried eighteen minutes later. */
+const RETRIED = [
+  ["step.completed", "a#0", step("a", { began: at(0) }), 1],
+  ["step.retrying", "b#0", { name: "b", input: "", asked: 1, attempt: 1, wait_ms: 800, error: { type: "E", message: "no" } }, 1.5, 1, { dropped: 4 }],
+  ["step.failed", "b#0", step("b", { began: at(2.3), asked: 1, attempts: 2, error: { type: "E", message: "no" } }), 3, 2, { dropped: 4 }],
+  ["run.failed", null, { error: { type: "E", message: "no" } }, 3, 2, { dropped: 4 }],
+  ["run.retried", null, { by: "ana", cut: 2 }, 1083, 2],
+  ["step.retrying", "b#0", { name: "b", input: "", asked: 1, attempt: 1, wait_ms: 800, error: { type: "E", message: "no" } }, 1083.6, 3],
+  ["step.failed", "b#0", step("b", { began: at(1084.4), asked: 1, attempts: 2, error: { type: "E", message: "no" } }), 1084.9, 4],
+];
+
+test("an attempt behind a retry began behind it, and what ran before it is work too", () => {
+  const journal = folded(...RETRIED), [again] = journal.call("b#0").tries, [before] = journal.call("b#0", 4).tries;
+  assert.deepEqual([again.began - T0, again.ended - T0], [1_083_000, 1_083_600]);
+  assert.deepEqual([before.began - T0, before.ended - T0], [1000, 1500]);
+  assert.equal(journal.askedAt(journal.call("b#0")), at(1083));
+  assert.equal(journal.calls, 2);
+  assert.deepEqual(journal.carriers.map((each) => [each.epoch, each.to - T0]), [[1, 1500], [2, 3000], [3, 1_083_600], [4, 1_084_900]], "nobody carried it until then");
+  const [wait, ...others] = folds(at(0), at(1085), worked(journal, at(1085)));
+  assert.deepEqual([wait.from - T0, wait.to - T0, others], [3000, 1_083_000, []]);
+  assert.deepEqual(reason(journal, wait), { why: "again", text: "until it was retried" });
+});
+
+test("an attempt that failed behind a tear began behind it", () => {
+  const journal = folded(
+    ["step.completed", "a#0", step("a", { began: at(0), worker: "fox" }), 1],
+    ["run.interrupted", null, { owner: "fox", epoch: 1, by: "owl" }, 600, 2],
+    ["step.retrying", "b#0", { name: "b", input: "", asked: 1, attempt: 1, wait_ms: 800, error: { type: "E", message: "no" } }, 601, 2]);
+  assert.deepEqual(journal.call("b#0").tries.map((each) => [each.began - T0, each.ended - T0]), [[600_000, 601_000]]);
+});
+
+test("what was cut off is there while nobody goes on, and until the one who took over says what runs", () => {
+  const journal = folded(["step.completed", "a#0", step("a", { began: at(0) }), 2]);
+  journal.showOpen([{ key: "x-0:model/x.model#0", name: "x.model", input: "hello", attempt: 1, began: at(2) }]);
+  journal.showOpen([], { gone: true });
+  const shown = () => [...journal.each()].filter((call) => call.key === "x-0:model/x.model#0").map((call) => [call.name, call.input, call.state, call.began, (call.tries ?? []).map((each) => [each.how, each.began - T0, each.ended - T0])]);
+  const cut = [["model", "hello", "waiting", null, [["lost", 2000, 3000]]]];
+  assert.deepEqual(shown(), cut);
+  journal.add({ seq: 1, kind: "run.interrupted", key: null, data: { owner: "fox", by: "owl", open: [{ key: "x-0:model/x.model#0", attempt: 1, began: at(2) }] }, at: at(9), epoch: 2 });
+  journal.showOpen([]);
+  assert.deepEqual(shown(), cut);
+  journal.showOpen([{ key: "x-0:model/x.model#0", name: "x.model", input: "hello", attempt: 1, began: at(9) }]);
+  assert.deepEqual(shown(), [["model", "hello", "running", at(9), [["lost", 2000, 3000]]]]);
+  journal.add({ seq: 2, kind: "step.completed", key: "x-0:model/x.model#0", data: step("x.model", { began: at(9), asked: 1 }), at: at(12), epoch: 2 });
+  journal.showOpen([]);
+  assert.deepEqual(shown(), [["model", "x=1", "done", at(9), [["lost", 2000, 3000]]]]);
 });

@@ -61,6 +61,11 @@ async def leaper(how: str) -> str:
     return await leap(how)
 
 
+@holdfast.agent(name="an_agent_whose_name_is_longer_than_a_phone_is_wide_because_nobody_counted_its_letters_in_time")
+async def long_named(how: str) -> str:
+    return await leap(how)
+
+
 @holdfast.agent
 async def asks(name: str) -> str:
     return "yes" if await holdfast.approve(f"May {name} go on?", show={"name": name}) else "no"

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Call, Journal } from "../../src/holdfast/http/static/js/views/run/journal.js";
-import { atOnce, brief, filter, reason, rowsOf, rowSentence, spanOf, worked } from "../../src/holdfast/http/static/js/views/run/rows.js";
+import { atOnce, brief, filter, noRows, reason, rowsOf, rowSentence, spanOf, worked } from "../../src/holdfast/http/static/js/views/run/rows.js";
 
 const T0 = new Date(2026, 6, 14, 14, 2, 0).getTime();
 const at = (seconds) => T0 + seconds * 1000;
@@ -112,4 +112,19 @@ test("arguments are told as people say them", () => {
   assert.equal(brief("query='\"sea otters, sleep\"'"), '"sea otters, sleep"');
   assert.equal(brief("items=[{'a': 'b=c'}]"), "[{'a': 'b=c'}]");
   assert.equal(brief(""), "");
+});
+
+test("where there is no row it is said why, and no filter is named that nobody wrote", () => {
+  const journal = folded(["conversation.entered", null, { conversation: "ana" }, 1], ["conversation.read", ":conversation.messages#0", { conversation: "ana", asked: 1 }, 1]);
+  assert.equal(journal.calls > 0, true);
+  assert.deepEqual(rowsOf(journal, view()), []);
+  assert.equal(noRows(view()), "It has made no call yet.");
+  assert.equal(noRows(view({ over: true })), "It made no call.");
+  assert.equal(noRows(view({ fits: filter("dive") })), "No call fits the filter.");
+});
+
+test("a run that a process has is at work, although it has recorded nothing yet", () => {
+  const journal = new Journal();
+  journal.startedAt = at(0);
+  assert.deepEqual(worked(journal, at(90), new Map(), true), [[at(0), at(90)]]);
 });

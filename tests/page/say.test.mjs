@@ -1,7 +1,8 @@
 // Runs and amounts in words.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { command, cost, count, dollars, flat, happens, isMine, many, people, progress, stands, tokens, word } from "../../src/holdfast/http/static/js/say.js";
+import { advice, callName, command, cost, count, dollars, flat, happens, isMine, lived, many, people, progress, rested, stands, tokens, word } from "../../src/holdfast/http/static/js/say.js";
+import { did } from "../../src/holdfast/http/static/js/deeds.js";
 import { worker } from "../../src/holdfast/http/static/js/workers.js";
 import { now } from "../../src/holdfast/http/static/js/time.js";
 
@@ -38,6 +39,12 @@ test("what happens is a sentence", () => {
   assert.equal(said({ status: "ready", waits_for: "worker", version: "1" }), "waits for a worker with version 1 of atlas");
   assert.equal(said({ status: "waiting", waits_for: "message", doing: { kind: "message", name: "go", since: ago(2000), count: 1 } }), "waits for message go · 2.0 s");
   assert.equal(said({ status: "waiting", waits_for: "person" }), "waits for a person");
+  const gone = (more) => said({ worker: "fox-2557ebe586a364e3", worker_gone: true, updated_at: ago(2000), ...more });
+  assert.equal(gone({}), "its worker fox is gone · another worker takes it over, from its last record 2.0 s ago");
+  assert.equal(gone({ waits_for: "worker" }), "its worker fox is gone · it waits for a worker with its code, from its last record 2.0 s ago");
+  const asks = (input, name) => said({ status: "waiting", waits_for: "person", doing: { kind: "question", name, input, count: 1 } });
+  assert.equal(asks("Pay ACME GmbH & Co. KG?", "approve"), "Pay ACME GmbH & Co. KG?");
+  assert.equal(asks("Did pay(to='ACME & Co. KG') happen? Nobody knows.", "in_doubt"), "Did pay(to='ACME & Co. …", "what is cut says so");
   assert.match(said({ status: "waiting", waits_for: "timer", doing: { kind: "timer", next_at: new Date(now() + 7_200_000).toISOString(), count: 1 } }), /^sleeps until .* · 2 h left$/);
 });
 
@@ -55,4 +62,24 @@ test("a copied command quotes what a shell would read", () => {
 test("a worker is called by its name, and by a few digits more beside one of the same name", () => {
   assert.deepEqual(["fox-2557ebe586a364e3", "0a8d14b49b39dd7e", "desk-7", null].map((id) => worker(id)), ["fox", "0a8d14b4", "desk-7", null]);
   assert.equal(worker("fox-2557ebe586a364e3", "fox-42b513d5b0ea4f2c"), "fox-2557");
+});
+
+test("how long a run worked counts what it does now, and time without a process is no wait", () => {
+  const told = (more, since) => { const life = lived(run(more), since); return [life.worked, life.waited, life.gone, rested(life)]; };
+  assert.deepEqual(told({ status: "running", worked_ms: 140, life: [["work", 140]] }, 2000), [2140, 0, 0, "without a wait"]);
+  assert.deepEqual(told({ status: "running", worked_ms: 5000, life: [["work", 3000], ["torn", 1200], ["work", 2000]] }, 1000), [6000, 0, 1200, "no process for 1.2 s"]);
+  assert.deepEqual(told({ status: "running", worker_gone: true, worked_ms: 3000, life: [["work", 3000]] }, 1500), [3000, 0, 1500, "no process for 1.5 s"]);
+  assert.deepEqual(told({ status: "waiting", worked_ms: 3000, life: [["work", 3000], ["person", 60_000]] }, 60_000), [3000, 120_000, 0, "waited 2 min"]);
+  assert.deepEqual(told({ status: "completed", finished_at: ago(9), worked_ms: 3000, life: [["work", 3000], ["wait", 5000], ["torn", 1000]] }, 9000), [3000, 5000, 1000, "waited 5.0 s, no process for 1.0 s"]);
+  assert.equal(lived(run({ worked_ms: null })), null);
+});
+
+test("words for programs are not shown to people", () => {
+  assert.equal(advice({ code: "unknown_run", hint: "GET /api/runs lists those there are." }), "It may have been deleted. Runs has those there are.");
+  assert.equal(advice({ code: "run_paused", hint: "POST /api/runs/{id}/resume lets it go on." }), "Resume lets it go on.");
+  assert.equal(advice({ code: "of_tomorrow", hint: "GET /api/things lists those there are." }), "");
+  assert.equal(advice({ code: "store_unavailable", hint: "Try again in a moment." }), "Try again in a moment.");
+  assert.equal(advice({ code: "offline" }), "");
+  assert.deepEqual([":approve", ":ask", ":sleep", "fetch"].map(callName), ["approval", "question", "sleep", "fetch"]);
+  assert.deepEqual(["create_link", "start", "of_tomorrow"].map(did), ["made a link to decide for", "started", "of tomorrow"]);
 });

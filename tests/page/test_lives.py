@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 from playwright.sync_api import expect
 from tests.histories.record import bring_back
-from tests.page.browser import Visitor
+from tests.page.browser import PHONE, Visitor
 from tests.page.node import HERE
 from tests.page.scene import bare, served
 
@@ -90,6 +90,11 @@ def test_a_run_begun_from_the_form_is_torn_before_ones_eyes_and_goes_on(place, a
     expect(page.locator(".fault")).to_contain_text(
         re.compile(r"There is no sign of its worker doomed.*Its process was found dead at \d\d:\d\d:\d\d")
     )
+    expect(page.locator(".run-says")).to_contain_text("it waits for a worker with its code")
+    expect(page.locator(".fault")).to_contain_text("it waits for a worker with its code.")
+    expect(page.locator(".run-facts")).to_contain_text("Interruptions1interrupted now")
+    expect(page.locator(".tl-rows .bar.lost")).to_have_count(3)  # cut off, although nobody goes on yet
+    expect(page.locator(".tl-rows .bar.going")).to_have_count(0)
     place.worker("saviour", "lives.py")
     expect(page.locator(".pill")).to_have_count(1, timeout=30_000)
     expect(page.locator(".fault")).to_have_count(0)
@@ -101,7 +106,8 @@ def test_a_run_begun_from_the_form_is_torn_before_ones_eyes_and_goes_on(place, a
     claimed = page.evaluate("text => Date.parse(text)", torn["at"])
     assert 0 <= seen - claimed < 2_000 + late, (seen - claimed, late)
     recorded = page.evaluate("text => Date.parse(text)", events[torn["seq"] - 1]["at"])
-    before = max(recorded, *(call["began"] for call in torn["data"]["open"]))  # its last sign
+    # Its last sign: of a body it says that it runs when that is a second old.
+    before = max(recorded, *(call["began"] + 1_000 for call in torn["data"]["open"]))
     spoken = page.evaluate(
         "async ms => (await import('/static/js/time.js')).spoken(ms)", round(claimed) - round(before)
     )
@@ -169,12 +175,91 @@ def test_a_run_that_is_retried_by_somebody_else_is_followed_on(place, ana):
         events = place.act(lambda hf: again(hf, "leap-1"))
         expect(page.locator(".tab[data-id=journal] .badge")).to_have_text(str(events), timeout=15_000)
         expect(page.locator(".run-state")).to_have_text("failed")
+    expect(page.locator("[data-at^='dropped/']")).to_have_count(2)  # what each retry took out is there to be looked at
+    page.locator("[data-at^='dropped/']").first.click()
+    expect(page.locator(f"{ROW}[aria-label*='taken out by the retry']")).to_have_count(2)
     place.hold.unlink()
     place.act(lambda hf: again(hf, "leap-1"))
     expect(page.locator(".run-state")).to_have_text("completed", timeout=15_000)
     assert journal(page, "leap-1") == [
         [event["seq"], event["kind"], event["key"] or ""] for event in events_of(place, "leap-1", dropped=True)
     ]
+
+
+def serving(place, agent):
+    """Have a worker that serves the agents of `lives.py`."""
+    if not any("worker" in each.args and each.poll() is None for each in place.processes):
+        place.worker("carrier", "lives.py")
+    place.act(lambda hf: served(hf, agent))
+
+
+def test_a_question_is_whole_where_a_person_is_needed(place, ana):
+    """A full stop does not end it: only where there is no room is it cut, and that can be seen."""
+    serving(place, "asks")
+    place.act(lambda hf: hf.start("asks", "ACME GmbH & Co. KG", id="acme"))
+    place.act(lambda hf: hf.get("acme").wait("waiting"))
+    page = ana.goto("/runs", ".needs li")
+    expect(page.locator(".needs li a.strong")).to_have_text("May ACME GmbH & Co. KG go on?")
+    place.act(lambda hf: hf.get("acme").cancel())
+
+
+def test_nothing_is_said_of_calls_that_are_not_read_yet(place, ana):
+    serving(place, "tally")
+    place.act(lambda hf: hf.start("tally", 5, id="unread"))
+    place.act(lambda hf: hf.get("unread").wait("completed"))
+    held = []
+    ana.page.route(re.compile(r"/api/runs/unread/events\?"), lambda route: held.append(route), times=1)  # noqa: PLW0108
+    ana.page.goto("/runs/unread")
+    expect(ana.page.locator(".run-facts")).to_contain_text("Steps5")
+    expect(ana.page.locator(".run-main .ghost")).not_to_have_count(0)
+    assert not re.search("calls|anything|no process|folded", ana.page.locator("main").inner_text())
+    held[0].continue_()
+    expect(ana.page.locator(ROW)).to_have_count(5)
+    expect(ana.page.locator(".run-facts")).to_contain_text("5 calls")
+
+
+LONG = "an_agent_whose_name_is_longer_than_a_phone_is_wide_because_nobody_counted_its_letters_in_time"
+# Where an element ends that reaches beyond the screen, or does not show all of its text.
+BEYOND = """
+wanted => [...document.querySelectorAll(wanted)].filter(each => each.getBoundingClientRect().right > innerWidth + 1
+  || each.scrollWidth > each.clientWidth + 1 && each.clientWidth).map(each => each.textContent)
+"""
+
+
+def test_long_names_fit_on_a_phone_and_everything_can_be_reached(place, browser):
+    serving(place, LONG)
+    run = f"run-{'x' * 82}"
+    place.act(lambda hf: hf.acting_as("ana").start(LONG, "far", id=run))
+    place.act(lambda hf: hf.get(run).wait("completed", "failed"))
+    phone = Visitor(browser, place.address, place.tokens["ana"], size=PHONE)
+    for path, wanted in (
+        ("/runs", ".card"),
+        (f"/runs/{run}", ".dw-row"),
+        (f"/agents/{LONG}", "form.start"),
+        ("/audit", ".deed"),
+    ):
+        page = phone.goto(path, wanted)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+        assert page.evaluate(BEYOND, ".run-facts dd, .acts button, .crumbs a") == [], path
+    phone.leave()
+    tablet = Visitor(browser, place.address, place.tokens["ana"], size={"width": 780, "height": 900})
+    page = tablet.goto(f"/runs/{run}", ROW)
+    assert page.evaluate(BEYOND, "[role=tab]") == []
+    page.click("[role=tab][data-id=audit]")
+    tablet.goto(f"/runs/{run}?at=leap%230", ".side .facts")
+    assert page.evaluate("[...document.querySelectorAll('.side')].every(side => side.scrollWidth <= side.clientWidth)")
+    tablet.leave()
+
+
+def test_the_day_and_the_first_time_on_the_axis_keep_apart(place, ana):
+    serving(place, "tally")
+    place.act(lambda hf: hf.start("tally", 5, id="apart"))
+    place.act(lambda hf: hf.get("apart").wait("completed"))
+    page = ana.goto("/runs/apart", ".tl-line .day")
+    day, *ticks = page.evaluate(
+        "[...document.querySelectorAll('.tl-line .day, .tl-line .tick')].map(each => each.getBoundingClientRect().toJSON())"
+    )
+    assert all(tick["left"] >= day["right"] for tick in ticks)
 
 
 def test_of_a_fork_it_is_said_which_results_it_has_and_which_it_paid_for_again(place, ana):
@@ -205,14 +290,21 @@ def test_a_fleet_without_a_worker_says_since_when(place, ana):
     """Nothing that a dead worker said last is shown as if it were so now."""
     worker = place.worker("lonely", "lives.py")
     place.act(lambda hf: served(hf, "tally"))
+    place.hold.touch()
+    place.act(lambda hf: hf.start("expedition", "Reef", 1, id="left"))
+    place.act(lambda hf: hf.get("left").wait("running"))
     for each in (worker, *place.processes):
         if "worker" in each.args:
             each.kill()
             each.wait()
     page = ana.goto("/fleet", ".numbers")
     expect(page.locator(".head [role=status]")).to_have_text(
-        re.compile(r"There has been no sign of any worker since \d\d:\d\d:\d\d, for \d.*; nothing is due")
+        re.compile(r"There has been no sign of any worker since \d\d:\d\d:\d\d(, for \d.*)?; ")
     )
+    expect(page.locator(".lanes text").first).to_have_text(
+        re.compile(r"found dead at \d\d:\d\d:\d\d; (\d+ runs? went on within .*, )?1( run)? waits for another worker")
+    )
+    place.hold.unlink()
     expect(page.locator(".number").first).to_have_text(re.compile(r"Steps a second0\.0no sign of any worker"))
 
 
@@ -226,6 +318,11 @@ def test_what_the_form_starts_is_a_command_that_starts_the_same(place, ana):
     page.fill("#start-labels", "team=night, desk=nature")
     page.fill("form.start [aria-label='Budget in dollars']", "2")
     page.click("details.as summary")
+    page.once("dialog", lambda dialog: dialog.dismiss())
+    with page.expect_event("dialog") as asked:
+        page.evaluate("setTimeout(() => location.reload())")
+    assert asked.value.type == "beforeunload", "who has typed is asked before all of it is gone"
+    assert page.input_value("#start-id") == "by-hand"
     words = shlex.split(page.locator("details.as pre").inner_text().partition("\n\n")[0].replace("\\\n", " "))
     assert words[:3] == ["holdfast", "start", "expedition"]
     place.run(*words[1:])

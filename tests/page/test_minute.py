@@ -64,6 +64,7 @@ def test_a_newcomer_sees_a_kill_as_a_tear_and_decides_on_a_phone(developing, bro
     expect(page.locator(".tl-rows .bar.going")).to_have_count(1, timeout=20_000)
     os.kill(pid, signal.SIGKILL)  # 3
     developing.until(f"Worker {pid} was killed")
+    expect(page.locator(".tl-rows .bar.lost")).to_have_count(1, timeout=60_000)  # what was blue is hatched
     expect(page.locator(".pill")).to_have_text(re.compile("went on within"), timeout=60_000)
     told = page.locator(".pill").get_attribute("aria-label")
     names = re.fullmatch(r"interruption: (\S+) was gone, (\S+) went on within .*", told)
@@ -73,6 +74,8 @@ def test_a_newcomer_sees_a_kill_as_a_tear_and_decides_on_a_phone(developing, bro
     assert before[1:4] == [f"model {SAID}", "find_order 101", "model find_order"]  # each once
     assert "lost with its process" in rows(page)[3] and "ran again" in rows(page)[3]
     expect(page.locator(".tl-rows .bar.lost")).to_have_count(1)
+    hatched, torn = (page.locator(each).bounding_box() for each in (".tl-rows .bar.lost", ".tl-paper.over path.gap"))
+    assert torn["x"] - hatched["x"] > 15, "it can be seen before the tear"
     page.set_viewport_size(PHONE)
     page.click("nav a:has-text('Approvals')")
     page.click(f'.inbox-item:has-text("{ASKED}")')

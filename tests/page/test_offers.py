@@ -140,7 +140,8 @@ def test_a_token_of_some_runs_sees_those_and_no_trace_of_others(place, browser):
     page = visitor.goto("/approvals", ".inbox-item")
     assert page.locator(".inbox-item").count() == 1
     page = visitor.goto("/runs/hidden", ".problem")
-    assert "unknown_run" in page.locator(".problem").text_content()
+    assert "there is no run 'hidden'" in page.locator(".problem").text_content()
+    assert "/api/" not in page.locator(".problem").text_content()  # what programs are told
     page = visitor.goto(f"/approvals/{question(place, 'asks-hidden')}", ".problem")
     visitor.goto("/runs", "tr[data-row]")
     page.fill("#find", "hidden")

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Journal } from "../../src/holdfast/http/static/js/views/run/journal.js";
-import { turnsOf } from "../../src/holdfast/http/static/js/views/run/turns.js";
+import { promptName, turnsOf } from "../../src/holdfast/http/static/js/views/run/turns.js";
 
 const T0 = Date.UTC(2026, 6, 14, 14, 2, 0);
 const at = (seconds) => T0 + seconds * 1000;
@@ -40,4 +40,9 @@ test("a question that nobody has decided is beside the wish, and the tool was no
   const turns = turnsOf(folded(model(0, 0, 2), asked("c1", 3)));
   assert.deepEqual(said(turns), ["call"]);
   assert.deepEqual([turns[0].tools.get("c1").step, turns[0].tools.get("c1").apart], [null, false]);
+});
+
+test("what a model is given is not said to be the agent's own words", () => {
+  assert.equal(promptName(["system-prompt", "user-prompt"]), "The model is given");
+  assert.equal(promptName(["retry-prompt"]), "The model is asked again");
 });

@@ -71,6 +71,15 @@ export function inWords(tokens) {
   return said.length ? `No run ${said.join(", ")}` : "There is no run";
 }
 
+/** What was perhaps meant: a label is not a word of the filter. Null if nothing comes to mind. */
+export function meant(tokens) {
+  const made = tokens.map((each) => {
+    const label = each.word ? null : /^([\w.-]+):(.+)$/s.exec(each.text);
+    return label ? { word: "label", sign: ":", values: [`${label[1]}=${label[2]}`] } : each;
+  });
+  return made.some((each, nth) => each !== tokens[nth]) ? write(made) : null;
+}
+
 /** Put a word in, take it out, or change it. */
 export function withWord(tokens, word, values, sign = ":") {
   const rest = tokens.filter((each) => each.word !== word);

@@ -3,8 +3,8 @@
 import { h, path, put, s, swap } from "./dom.js";
 import { icon } from "./icons.js";
 import { isNumber, same, write } from "./json.js";
-import { isId } from "./text.js";
-import { dollars, exact, flat, many, ms, tone, word } from "./say.js";
+import { cut, isId } from "./text.js";
+import { advice, dollars, exact, flat, many, ms, tone, word } from "./say.js";
 import { strand } from "./strand.js";
 import { get } from "./store.js";
 
@@ -127,6 +127,14 @@ const MOST_ITEMS = 200;
 const LONGEST = 400;
 const LONGEST_LINE = 10_000;
 const MOST_AT_ONCE = 2_000; // values of a tree that is open
+
+/** A text of which the beginning is shown if it is long, with a way to all of it and back. */
+export function folded(kind, text, most = 280) {
+  const whole = String(text ?? ""), made = h(kind);
+  const show = (all) => swap(made, whole.length <= most ? whole : [all ? whole : cut(whole, most), " ", h("button.link", { type: "button", "aria-expanded": String(all), onclick: () => show(!all) }, all ? "less" : "more")]);
+  show(false);
+  return made;
+}
 
 /** What stands for something that is not on the page yet, and puts it there. `unshown` counts those that are left. */
 export const rest = (text, shows) => h("button.link", { type: "button", data: { more: "" }, onclick: shows }, text);
@@ -303,4 +311,4 @@ export const ghosts = (rows = 8, kind = "") =>
 
 /** An error where it happened: its message, its hint, its code, and a way to try again. */
 export const problem = (error, again) =>
-  h("div.problem", { role: "alert" }, icon("warn"), h("div", h("p", error.message), error.hint && h("p.dim", error.hint)), h("code.dim", error.code), again && button("Try again", { kind: "small", onclick: again }));
+  h("div.problem", { role: "alert" }, icon("warn"), h("div", { title: error.code }, h("p", error.message), advice(error) && h("p.dim", advice(error))), again && button("Try again", { kind: "small", onclick: again }));

@@ -83,7 +83,7 @@ export function happens(run) {
   if (run.status === "completed") return run.result !== undefined ? [soft("→ "), [cut(String(run.result), 160), "code"]] : [soft(`took ${spoken(ms(run.finished_at) - ms(run.created_at))}${run.steps ? `, ${many(run.steps, "step")}` : ""}`)];
   if (run.status === "cancelled" || run.status === "moved") return [soft(run.reason || word(run.status))];
   if (run.status === "paused") return [[run.reason || "paused", ""]];
-  if (run.worker_gone) return [[`its worker ${worker(run.worker) ?? ""} is gone`.replace("  ", " "), "strong"], ...also(`another takes it over, from its last record ${age(run.updated_at)} ago`)];
+  if (run.worker_gone) return [[`its worker ${worker(run.worker) ?? ""} is gone`.replace("  ", " "), "strong"], ...also(`${takesOver(run)}, from its last record ${age(run.updated_at)} ago`)];
   if (run.waits_for === "worker") {
     const code = run.version ? `a worker with version ${run.version} of ${run.agent}` : `a worker with ${run.agent}`;
     return [soft("waits for "), [code, ""], ...also(ms(run.updated_at) && age(run.updated_at))];
@@ -91,7 +91,7 @@ export function happens(run) {
   if (!does || run.status === "ready") return waiting(run, soft, also);
   const since = ms(does.since) !== null ? age(does.since) : "";
   const several = does.count > 1 ? `${count(does.count)} at once` : "";
-  if (does.kind === "question") return [[question(does.input, does.name)[0] || "asks a person", "strong"], ...also(does.count > 1 && `${count(does.count)} questions`, since)];
+  if (does.kind === "question") return [[asked(does) || "asks a person", "strong"], ...also(does.count > 1 && `${count(does.count)} questions`, since)];
   if (does.kind === "retry") {
     const next = ms(does.next_at) !== null && ms(does.next_at) > now() ? ` in ${seconds(ms(does.next_at) - now())}` : "";
     return [[does.name ?? "a step", "code"], soft(" · "), [`attempt ${(does.attempt ?? 0) + 1}${does.of ? ` of ${does.of}` : ""}${next}`, ""], ...also(does.error)];
@@ -106,6 +106,14 @@ export function happens(run) {
   }
   const what = { message: `message ${does.name ?? ""}`, child: `child ${does.name ?? does.input ?? ""}`, conversation: `conversation ${does.name ?? ""}`, rate: `its turn of ${does.name ?? "a rate"}`, slot: `a slot of ${does.name ?? "a limit"}` }[does.kind];
   return [soft("waits for "), [(what ?? IN_WORDS[does.kind] ?? does.kind).trim(), ""], ...also(several, since)];
+}
+
+/** Who goes on with a run whose worker is gone. */
+export const takesOver = (run) => (run.waits_for === "worker" ? "it waits for a worker with its code" : "another worker takes it over");
+
+function asked(does) {
+  const [first, rest] = question(does.input, does.name);
+  return rest ? `${first} …` : first;
 }
 
 function waiting(run, soft, also) {
@@ -146,6 +154,19 @@ export const flat = (pieces) => pieces.map(([text]) => shown(text)).join("");
 /** How long a run took, or has been there so far. */
 export const span = (run) => spoken((ms(run.finished_at) ?? now()) - ms(run.created_at));
 
+/** How long a run worked, waited and had no process, up to `since` milliseconds after it was read; null if nobody counted. */
+export function lived(run, since = 0) {
+  if (run.worked_ms === undefined || run.worked_ms === null) return null;
+  const sums = { worked: run.worked_ms, waited: 0, gone: 0 }, life = run.life ?? [], more = run.finished_at ? 0 : Math.max(since, 0);
+  for (const [kind, span] of life) if (kind !== "work") sums[kind === "torn" ? "gone" : "waited"] += span;
+  const last = run.worker_gone ? "torn" : (life.at(-1)?.[0] ?? (run.status === "running" ? "work" : "wait"));
+  sums[last === "work" ? "worked" : last === "torn" ? "gone" : "waited"] += more;
+  return sums;
+}
+
+/** What a run did when it did not work, in words. */
+export const rested = ({ waited, gone }) => [waited >= 1 && `waited ${spoken(waited)}`, gone >= 1 && `no process for ${spoken(gone)}`].filter(Boolean).join(", ") || "without a wait";
+
 /** People and groups, in words: 'you, it-admins'. */
 export function people(to, me) {
   if (!to?.length) return "anybody";
@@ -155,6 +176,20 @@ const bare = (name) => name.replace(/^group:/, "");
 
 /** Is this for the person who looks? */
 export const isMine = (to, me) => !to?.length || to.some((each) => each === me?.name || me?.groups?.includes(bare(each)));
+
+// What the API advises is for programs. Where it names a path, people are told what the page has for that.
+const ADVICE = {
+  unknown_run: "It may have been deleted. Runs has those there are.", unknown_agent: "Agents has those that workers have published.", unknown_approval: "Approvals has those that are open.",
+  unknown_schedule: "Schedules has those there are.", unknown_trigger: "Schedules has the triggers there are.", unknown_conversation: "Conversations has those there are.",
+  run_active: "Wait for its end, or cancel it.", run_failed: "Mend the cause, then retry it: it goes on from the failure.", run_paused: "Resume lets it go on.",
+  nondeterminism_error: "Bring back the code it ran with or mend it, then resume it.",
+};
+
+/** What one can do about an error, in words for people; empty where the advice is for programs alone. */
+export const advice = (error) => (/\b(GET|POST|PUT|DELETE) \/|\/api\b|openapi|Authorization/.test(error.hint ?? "") ? (ADVICE[error.code] ?? "") : (error.hint ?? ""));
+
+/** A call as people name it: `:approve` is what the engine calls a question. */
+export const callName = (name) => ({ ":approve": "approval", ":ask": "question", ":receive": "message", ":receive.timeout": "wait for a message" })[name] ?? String(name).replace(/^:/, "").replaceAll(".", " ");
 
 /** A command for a shell, every argument quoted that needs it. */
 export const command = (...words) => words.map((each) => (/^[\w@%+=:,./-]+$/.test(each) ? each : `'${String(each).replaceAll("'", `'\\''`)}'`)).join(" ");

@@ -41,15 +41,18 @@ export function open(context) {
     if (chosen) context.title(chosen.name);
   };
   fill();
+  // What was typed is nowhere but in the page, because it may be a secret: so who leaves is asked.
+  const leaving = (event) => side.querySelector("form[data-typed]") && event.preventDefault();
+  addEventListener("beforeunload", leaving);
   const timer = setInterval(() => document.hidden || fillQuietly(), 15_000);
   const fillQuietly = async () => {
     const answer = await read("api/agents");
-    if (answer.ok && JSON.stringify(answer.data.agents) !== JSON.stringify(agents) && !side.contains(document.activeElement)) {
+    if (answer.ok && JSON.stringify(answer.data.agents) !== JSON.stringify(agents) && !side.contains(document.activeElement) && !side.querySelector("form[data-typed]")) {
       agents = answer.data.agents;
       draw();
     }
   };
-  return { element: styled(element, "questions"), close: () => clearInterval(timer), changed(next) { params = next.params; draw(); return true; } };
+  return { element: styled(element, "questions"), close() { clearInterval(timer); removeEventListener("beforeunload", leaving); }, changed(next) { params = next.params; draw(); return true; } };
 }
 
 const takes = (schema) => Object.keys(schema.properties ?? {}).join(", ") || "nothing";
@@ -88,7 +91,7 @@ function starter(agent, context) {
   });
   for (const each of [usd, wall, labels]) each.addEventListener("input", tell);
   const start = button("Start", { name: "play", kind: "primary", type: "submit" });
-  const element = h("form.panel.start", { "aria-label": `Start ${agent.name}`, novalidate: true, onsubmit: async (event) => {
+  const element = h("form.panel.start", { "aria-label": `Start ${agent.name}`, novalidate: true, oninput: () => { element.dataset.typed = "1"; }, onsubmit: async (event) => {
     event.preventDefault();
     swap(wrong);
     const { value, errors } = fields.read();

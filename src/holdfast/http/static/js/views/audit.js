@@ -2,15 +2,12 @@
 
 import { h, path, put, swap } from "../dom.js";
 import { read } from "../api.js";
+import { did } from "../deeds.js";
 import { ghosts, problem, runLink, tree, who } from "../parts.js";
 import { age, clock, day, exact } from "../say.js";
 import { isId } from "../text.js";
 
 const PAGE = 100;
-const DID = {
-  start: "started", approve: "approved", deny: "denied", answer: "answered", delegate: "passed on", pause: "paused", resume: "resumed", cancel: "cancelled", retry: "retried", fork: "forked",
-  send: "sent a message to", delete: "deleted", token: "made a token", revoke: "took a token back", backup: "backed up", restore: "restored", import: "imported", export: "exported", grant: "granted more to", vote: "voted on",
-};
 
 export function open(context) {
   const { query, go } = context;
@@ -48,7 +45,7 @@ function deed(each) {
   const more = rest.length || (each.value !== null && each.value !== undefined);
   return h("li.deed", { data: { row: String(each.id) }, tabIndex: 0 },
     h("time.dim", { title: `${exact(each.at)}, ${age(each.at)} ago` }, clock(each.at)), who(each.by || "somebody"),
-    h("div.deed-what", h("span", DID[each.action] ?? each.action), each.run && [" ", isId(each.run) ? runLink(each.run) : h("span.mono", each.run)], note && h("q", note),
+    h("div.deed-what", h("span", did(each.action)), each.run && [" ", isId(each.run) ? runLink(each.run) : h("span.mono", each.run)], note && h("q", note),
       each.erased_at && h("span.dim", " (values and texts were erased)"),
       more && h("details", h("summary.dim", "more"), h("div.json", tree({ ...Object.fromEntries(rest), ...(each.value !== null && each.value !== undefined && { value: each.value }) })))),
     h("span.dim.deed-via", each.via));

@@ -5,7 +5,7 @@ import { paid, words } from "../difference.js";
 import { h, path, swap } from "../dom.js";
 import { write as json } from "../json.js";
 import { button, chip, choice, copied, ghosts, icon, moment, problem, runLink, standing, strand } from "../parts.js";
-import { count, day, dollars, many, minute, ms, now, spoken, stands, tokens } from "../say.js";
+import { callName, count, day, dollars, many, minute, ms, now, spoken, stands, tokens } from "../say.js";
 import { styled } from "../sheets.js";
 import { cut } from "../text.js";
 
@@ -98,7 +98,7 @@ export function open(context) {
   }
 
   function names() {
-    const found = [...new Set(alike.map((row) => row.name))].slice(0, 4), fork = forkOf(answer);
+    const found = [...new Set(alike.map(nameOf))].slice(0, 4), fork = forkOf(answer);
     return [found.length ? ` ${found.join(", ")}` : "", fork && alike.length ? `: ${whoPaid(fork)}` : ""].join("");
   }
 
@@ -113,17 +113,18 @@ export function open(context) {
 
   function parting(parts, fork) {
     if (!parts) return null;
-    return h("div.part", h("span.part-line"), h("span.part-text", icon("fork"), "here they part: ", fork?.by ? [h("b", fork.by), ` forked before event ${fork.seq}, `] : null, h("code", parts.key), h("span.dim", ` ${parts.why ?? ""}`)), h("span.part-line"));
+    return h("div.part", h("span.part-line"), h("span.part-text", icon("fork"), "here they part: ", fork?.by ? [h("b", fork.by), ` forked before event ${fork.seq}, `] : null, h("code", { title: parts.key }, parts.key.replace(/(^|\/):([\w.]+)/g, (_, before, name) => before + callName(`:${name}`))), h("span.dim", ` ${parts.why ?? ""}`)), h("span.part-line"));
   }
 
   function rowOf(row, fork) {
     const edited = row.b?.edited || row.a?.edited || (!row.same && fork && row.key === answer.parts?.key && row.a && row.b && row.a.input === row.b.input), how = row.same ? "same" : !row.a ? "new" : !row.b ? "gone" : edited ? "edit" : "differs";
     const input = row.a?.input ?? row.b?.input ?? "", [left, right] = row.a && row.b && !row.same ? words(cut(valueOf(row.a), LONG), cut(valueOf(row.b), LONG)) : [[[valueOf(row.a), false]], [[valueOf(row.b), false]]];
     return h("div.cmp-row", { class: `is-${how}`, tabIndex: 0, data: { row: "1" }, title: row.key },
-      h("div.cmp-call", h(row.kind === "question" ? "span.strong" : "code.strong", row.name), h("span.dim.cut", input), row.a && row.b && row.a.input !== row.b.input ? h("span.stop-ink.cmp-input", "another input") : null),
+      h("div.cmp-call", h(row.kind === "question" ? "span.strong" : "code.strong", { title: row.name }, nameOf(row)), h("span.dim.cut", input), row.a && row.b && row.a.input !== row.b.input ? h("span.stop-ink.cmp-input", "another input") : null),
       h("span.cmp-sign", { title: SIGNS[how][1], "aria-label": SIGNS[how][1], role: "img" }, SIGNS[how][0]), half(row.a, left, "del", row, "A"), half(row.b, right, "ins", row, "B"));
   }
 
+  const nameOf = (row) => (row.name.startsWith(":") ? callName(row.name) : row.name);
   const valueOf = (part) => (part ? (part.error ?? part.preview ?? "") : "");
 
   function half(part, pieces, tag, row, letter) {

@@ -3,20 +3,21 @@
 import { read } from "../api.js";
 import { h, path, s, swap } from "../dom.js";
 import { chip, choice, ghosts, icon, meter, problem, runLink, sentence, standing } from "../parts.js";
-import { age, bytes, count, happens, many, minute, ms, now, seconds, spoken, stands, when } from "../say.js";
+import { age, bytes, clock, count, happens, many, minute, ms, now, seconds, spoken, stands } from "../say.js";
 import { styled } from "../sheets.js";
 import { worker as workerName } from "../workers.js";
+import { goneWords, silence } from "./fleet/gone.js";
 import { minutesOf } from "./fleet/minutes.js";
 import { between, edge, moved, path as line } from "./run/torn.js";
 
-const EVERY_MS = 5000, HIGH = 38, HOUR = 3_600_000, STUB = 28; // px that are drawn of a life whose beginning is not known
+const EVERY_MS = 5000, MOST = 200, HIGH = 38, HOUR = 3_600_000, STUB = 28; // px that are drawn of a life whose beginning is not known
 const SPANS = [["15", "15 min", "15 min"], ["60", "1 h", "hour"], ["1440", "1 d", "day"]];
 const hash = (text) => [...text].reduce((sum, each) => (Math.imul(sum, 31) + each.codePointAt(0)) | 0, 7) >>> 0;
 
 export function open(context) {
   const { params, narrow } = context;
   const element = styled(h("div.fleet", h("div.head", h("h1", "Fleet")), ghosts(8)), "fleet");
-  let told = null, span = 60, timer = 0, closed = false, width = 0, worker = params.worker, watch = null;
+  let told = null, running = null, span = 60, timer = 0, closed = false, width = 0, worker = params.worker, watch = null;
   const lane = h("div.lane-box");
   if (!narrow) {
     watch = new ResizeObserver(() => {
@@ -35,7 +36,10 @@ export function open(context) {
       const answer = await read("api/fleet");
       if (closed) return;
       if (answer.ok) {
+        const lost = answer.data.lost.some((each) => each.how !== "drained"), runs = lost ? await read(path("api", "runs", { status: "running", limit: MOST })) : null;
+        if (closed) return;
         told = answer.data;
+        running = runs?.ok && runs.data.runs.length < MOST ? runs.data.runs : null;
         draw();
       } else if (!told) return void swap(element, h("div.head", h("h1", "Fleet")), problem(answer.error, load));
     }
@@ -45,6 +49,9 @@ export function open(context) {
   /** Those that say that they are there; of one that hangs the numbers are old. */
   const living = () => told.workers.filter((each) => each.state !== "hangs");
 
+  /** How many runs of a worker that is gone nobody has taken over yet; null if that is not known. */
+  const leftBy = (each) => running?.filter((run) => run.worker === each.id).length ?? null;
+
   // One sentence that is true
 
   function summary() {
@@ -52,7 +59,7 @@ export function open(context) {
     const lacking = told.versions.reduce((sum, each) => sum + each.runs, 0);
     if (!living().length) {
       const due = Math.max(lacking, told.queues.reduce((sum, each) => sum + (each.due ?? 0), 0)), last = Math.max(0, ...told.lost.map((each) => ms(each.at)), ...told.workers.map((each) => ms(each.seen_at)));
-      return h("span.stop-ink", last ? `There has been no sign of any worker since ${when(last)}, for ${age(last)}; ` : "No worker is alive; ", due ? `${many(due, "run")} ${due === 1 ? "is due and waits" : "are due and wait"} for one` : "nothing is due");
+      return h("span.stop-ink", last ? silence(last) : "No worker is alive; ", due ? `${many(due, "run")} ${due === 1 ? "is due and waits" : "are due and wait"} for one` : "nothing is due");
     }
     const killed = gone.filter((each) => each.how === "dead").length, still = gone.length - killed, was = (number) => (number === 1 ? "was" : "were");
     const lost = [killed && `${many(killed, "worker")} ${was(killed)} killed`, still && `${killed ? still : many(still, "worker")} stopped answering`].filter(Boolean).join(", ");
@@ -63,7 +70,7 @@ export function open(context) {
 
   function draw() {
     if (worker) return void drawWorker();
-    const { workers, queues, rates, versions, store } = told, minutes = minutesOf(told.minutes, now()), last = minutes.at(-1), running = living().reduce((sum, each) => sum + (each.running ?? 0), 0), limit = living().reduce((sum, each) => sum + (each.limit ?? 0), 0);
+    const { workers, queues, rates, versions, store } = told, minutes = minutesOf(told.minutes, now()), last = minutes.at(-1), carried = living().reduce((sum, each) => sum + (each.running ?? 0), 0), limit = living().reduce((sum, each) => sum + (each.limit ?? 0), 0);
     const due = queues.reduce((sum, each) => sum + (each.due ?? 0), 0), waiting = queues.reduce((sum, each) => sum + (each.waiting ?? 0), 0), oldest = queues.filter((each) => each.oldest_due_at).sort((one, other) => ms(one.oldest_due_at) - ms(other.oldest_due_at))[0];
     const { failed } = last, usual = minutes.slice(0, -5).reduce((sum, each) => sum + each.failed, 0) / (minutes.length - 5);
     const perSecond = living().some((each) => each.steps_1m !== undefined && each.steps_1m !== null) ? living().reduce((sum, each) => sum + (each.steps_1m ?? 0), 0) / 60 : living().length ? last.steps / 60 : 0;
@@ -72,7 +79,7 @@ export function open(context) {
       h("div.head", h("div.head-line", h("h1", "Fleet"), h("p.dim", { role: "status" }, summary()))),
       h("dl.panel.numbers",
         number("Steps a second", perSecond >= 10 ? count(perSecond) : perSecond.toFixed(1), "", living().length ? `${many(last.ended, "run")} ended in the last minute` : "no sign of any worker", minutes.map((each) => each.steps), "line"),
-        number("Runs in memory", count(running), limit ? ` of ${count(limit)}` : "", waiting ? `${many(waiting, "run")} ${waiting === 1 ? "waits" : "wait"} without a process` : "none waits", []),
+        number("Runs in memory", count(carried), limit ? ` of ${count(limit)}` : "", waiting ? `${many(waiting, "run")} ${waiting === 1 ? "waits" : "wait"} without a process` : "none waits", []),
         number("Due and not taken", count(due), "", oldest ? `the first for ${age(oldest.oldest_due_at)}, in ${oldest.queue}` : "nothing is late", []),
         number("Failed runs, a minute", count(failed), "", `usual: ${usual.toFixed(1)}`, minutes.map((each) => each.failed), "bars.bad")),
       workersPanel(),
@@ -154,10 +161,10 @@ export function open(context) {
       if (killed) {
         const wide = edge(right, top - 3, bottom + 3, { seed, tooth: 4 });
         made.append(s("path.gap", { d: between(wide, moved(wide, 5)) }), s(`path.rip${each.how === "lease" ? ".ask" : ""}`, { d: line(wide) }), s("path.held", { d: `M${right - 2} ${top + 9.5}h20` }));
-        says(each.moved ? `${many(each.moved, "run")} went on${each.after_ms === null || each.after_ms === undefined ? "" : ` within ${spoken(each.after_ms)}`}` : "it carried no run", right + 24);
+        says(goneWords(each, leftBy(each)), right + 24);
       } else if (!each.alive) {
         made.append(s("path.shut", { d: `M${right} ${top - 2}V${bottom + 2}` }));
-        says(each.moved ? `${many(each.moved, "run")} handed over` : "handed over none", right + 10);
+        says(goneWords(each, 0), right + 10);
       } else if (each.state === "draining") made.append(s("rect.draining", { x: Math.max(right - 24, left), y: top, width: Math.min(24, right - left), height: 18 }));
     });
     swap(lane, made);
@@ -188,8 +195,8 @@ export function open(context) {
     swap(element,
       h("div.head", h("div", h("nav.crumbs", { "aria-label": "Path" }, h("a", { href: "fleet" }, "Fleet"), icon("right"), h("span", "Worker")), h("h1.mono", worker)), each ? h("div.acts", state(each)) : null),
       !each ? h("section.panel.small-panel", h("p.strong", "No worker of the last day has this name."), h("p.dim", "Workers that are gone are kept here for a day. Runs that it carried name it in their journals.")) : h("dl.panel.numbers.of-one",
-        fact("Version", each.version ?? "–", each.agents?.length ? each.agents.map((agent) => (typeof agent === "string" ? agent : agent.name)).join(", ") : ""), live ? fact("Runs", `${count(live.running ?? 0)}`, live.limit ? `of ${count(live.limit)}` : "") : fact("Left", count(gone.moved ?? 0), gone.after_ms === null || gone.after_ms === undefined ? "runs" : `${gone.moved === 1 ? "run, which" : "runs, which"} went on within ${spoken(gone.after_ms)}`),
-        live ? fact("Last beat", `${age(live.seen_at)} ago`, `began ${age(live.started_at)} ago`) : fact("Gone", minute(gone.at), gone.how === "dead" ? "its lock was free: the process was dead" : gone.how === "lease" ? "its lease ended: it did not answer" : "it drained and left"), fact("Queues", (each.queues ?? ["default"]).join(", ") || "all", live?.steps_1m === undefined || live?.steps_1m === null ? "" : `${count(live.steps_1m)} steps in a minute`)),
+        fact("Version", each.version ?? "–", each.agents?.length ? each.agents.map((agent) => (typeof agent === "string" ? agent : agent.name)).join(", ") : ""), live ? fact("Runs", `${count(live.running ?? 0)}`, live.limit ? `of ${count(live.limit)}` : "") : fact("Left", count((gone.moved ?? 0) + (leftBy(gone) ?? 0)), goneWords(gone, leftBy(gone)).split("; ").at(-1)),
+        live ? fact("Last beat", `${age(live.seen_at)} ago`, `began ${age(live.started_at)} ago`) : fact("Gone", clock(gone.at), gone.how === "dead" ? "its lock was free: the process was dead" : gone.how === "lease" ? "its lease ended: it did not answer" : "it drained and left"), fact("Queues", (each.queues ?? ["default"]).join(", ") || "all", live?.steps_1m === undefined || live?.steps_1m === null ? "" : `${count(live.steps_1m)} steps in a minute`)),
       live ? h("section.panel.small-panel", h("header.sub", h("h2", "Carries now"), h("span.dim", many(carried.length, "run"))), carried.length ? h("ul.rates", carried.map((run) => h("li", h("div", runLink(run.id), " ", sentence(happens(run))), standing(stands(run))))) : h("p.dim", "nothing")) : null,
       h("section.panel.small-panel", h("h2", "Its last words"), h("p.dim", "are in its own log, where its process ran. The store keeps what runs did, not what processes printed.")));
   }

@@ -13,6 +13,7 @@ import { filter, rowSentence } from "./run/rows.js";
 import { legend, timeline } from "./run/timeline.js";
 
 const TABS = ["timeline", "conversation", "journal", "data", "streams", "audit"];
+const OF_CALLS = new Set(["timeline", "conversation"]);
 const DAY = 86_400_000, APART_MS = 100;
 const talks = (model) => model.journal.modelCalls > 0 || (model.info?.spent?.model_calls ?? 0) > 0;
 
@@ -116,6 +117,7 @@ export function open(context) {
   let bodyOf = "";
   function drawBody() {
     const wanted = tab === "timeline" && narrow ? "phone" : tab;
+    if (OF_CALLS.has(tab) && !model.known && !body) return; // what is there tells that it is being read
     if (bodyOf !== wanted) {
       bodyOf = wanted;
       body?.close();

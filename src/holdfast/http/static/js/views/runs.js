@@ -2,7 +2,7 @@
 
 import { h, path, put, swap } from "../dom.js";
 import { read } from "../api.js";
-import { asked, inWords, parse, STATUSES, withWord, write } from "../filter.js";
+import { asked, inWords, meant, parse, STATUSES, withWord, write } from "../filter.js";
 import { follow } from "../live.js";
 import { button, choice, copied, ghosts, icon, problem, strand } from "../parts.js";
 import { count, many, word } from "../say.js";
@@ -382,7 +382,7 @@ class List {
     if (this.tokens.length || this.tab !== "all") {
       const without = this.tokens.length ? { q: write(this.tokens.slice(0, -1)) } : { status: null, needs: null };
       const state = this.tab === "all" ? [] : this.tab === "needs" ? [{ word: "needs", sign: ":", values: ["yes"] }] : withWord([], "status", [this.tab]);
-      swap(this.body, h("section.empty", h("h2", "Nothing fits"), h("p.dim", `${inWords([...state, ...this.tokens])}.`), h("div.empty-acts", button("Take the last condition away", { onclick: () => this.go(without) }))));
+      swap(this.body, h("section.empty", h("h2", "Nothing fits"), h("p.dim", `${inWords([...state, ...this.tokens])}.`), h("div.empty-acts", meant(this.tokens) && button(`Look for ${meant(this.tokens)}`, { kind: "primary", onclick: () => this.go({ q: meant(this.tokens) }) }), button("Take the last condition away", { onclick: () => this.go(without) }))));
       return this.#follow(undefined);
     }
     const agents = await read("api/agents");
@@ -391,11 +391,11 @@ class List {
     const life = { status: "running", life: [["work", 6], ["torn", 0], ["work", 5], ["person", 4], ["work", 3]] };
     swap(this.body, h("section.empty", h("div.empty-strand", strand(life, { width: 260, label: "An example of a run: killed, carried on, asked a person, went on" })),
       h("h2", "Start one, then kill it"),
-      h("p.dim", "A run appears here the moment it is started, from anywhere. This page needs no account, no key and no network but this server."),
-      h("pre", "holdfast run FILE.py:AGENT ARGUMENTS --id first &\nkill -9 $!\nholdfast run FILE.py:AGENT ARGUMENTS --id first"),
-      h("p.dim", "The file is yours, with an agent in it; the README of Holdfast begins with one."),
+      h("p.dim", "A run appears here the moment it is started, from anywhere.", served.length ? " It goes on although its process is killed, from where it was." : ""),
+      served.length ? null : h("pre", "holdfast run FILE.py:AGENT ARGUMENTS --id first &\nkill -9 $!\nholdfast run FILE.py:AGENT ARGUMENTS --id first"),
+      served.length ? null : h("p.dim", "The file is yours, with an agent in it; the README of Holdfast begins with one."),
       h("div.empty-acts", may("write") && button("Start a run here", { name: "plus", kind: "primary", href: "agents" }),
-        served.length ? h("span.dim", `workers serve ${served.slice(0, 4).join(", ")}`) : [h("span.dim", "no worker serves an agent yet: "), h("code", "holdfast worker FILE.py")])));
+        served.length ? h("span.dim", "workers serve ", served.slice(0, 4).map((name, nth) => [nth ? ", " : "", h("a.link", { href: path("agents", name) }, name)]), served.length > 4 ? ` and ${served.length - 4} more` : "") : [h("span.dim", "no worker serves an agent yet: "), h("code", "holdfast worker FILE.py")])));
     this.again = setTimeout(() => this.rows.size || this.begin(), 4000);
   }
 

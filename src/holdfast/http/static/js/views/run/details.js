@@ -227,7 +227,7 @@ function tearPanel(model, tear, acts) {
       ["Taken over", clock(tear.to, true), h("span.dim", `, event ${tear.seq}`)],
       noticed ? ["Noticed by", noticed] : null,
       tear.owner ? ["Worker", h("a.link", { href: path("fleet", tear.owner) }, tear.owner), tear.epoch === null ? null : h("span.dim", `, epoch ${tear.epoch}`)] : null),
-    h("p.dim.fine", "When the process ended is not recorded. It was there at its last sign, a record or the beginning of a step, and may have worked on for a while; so the gap is the longest that it can have been gone."),
+    h("p.dim.fine", "When the process ended is not recorded. It was there at its last sign, a record or word of a step that ran, and may have worked on for a while; so the gap is the longest that it can have been gone."),
     h("footer.side-foot", button("Previous", { name: "left", kind: "small", key: "[", disabled: nth <= 0, onclick: () => acts.choose(String(journal.tears[nth - 1].seq)) }), button("Next", { kind: "small", key: "]", disabled: nth >= journal.tears.length - 1, onclick: () => acts.choose(String(journal.tears[nth + 1].seq)) }), h("span.gap"), button("Journal here", { kind: "small", onclick: () => acts.where("journal", tear.seq) })),
   ];
 }

@@ -2,12 +2,13 @@
 
 import { read, write } from "../../api.js";
 import { h, path, swap } from "../../dom.js";
-import { parse, write as json } from "../../json.js";
-import { ask, button, choice, copied, copier, icon, menu, meter, pieces, problem, runLink, sentence, standing, toast } from "../../parts.js";
-import { age, clock, command, count, day, dollars, exact, happens, many, minute, ms, now, spoken, stands } from "../../say.js";
+import { write as json } from "../../json.js";
+import { ask, button, choice, copied, copier, folded, icon, menu, meter, pieces, problem, runLink, sentence, standing, toast } from "../../parts.js";
+import { age, clock, command, count, day, dollars, exact, happens, lived, many, minute, ms, now, rested, spoken, stands, takesOver } from "../../say.js";
 import { get, may } from "../../store.js";
 import { worker as workerName } from "../../workers.js";
 import { planOf } from "./details.js";
+import { parsed, sentAs } from "./message.js";
 
 const FINISHED = new Set(["completed", "failed", "cancelled", "moved"]);
 const SAMPLES = 20; // then how long is left can be told
@@ -20,7 +21,7 @@ export function head(model, acts) {
   swap(element, crumbs, title, list, box);
 
   function draw() {
-    const { info, journal } = model, from = [info, journal.plan, journal.progress, model.whole, model.outline, Math.floor(model.now() / 1000)];
+    const { info, journal } = model, from = [info, journal.plan, journal.progress, model.known, model.whole, model.outline, Math.floor(model.now() / 1000)];
     if (!info || from.every((each, nth) => each === told[nth])) return; // only events came, of which the head does not tell
     told = from;
     const now = `${info.id} ${info.status} ${info.stopping} ${info.parent} ${info.root} ${get("me")?.scopes}`;
@@ -33,7 +34,7 @@ export function head(model, acts) {
       swap(buttons, actions());
     }
     swap(state, standing(stands(info)));
-    swap(says, sentence(happens(info)));
+    swap(says, info.status === "failed" ? null : sentence(happens(info))); // the box below has the whole error
     swap(list, facts());
     drawBox();
   }
@@ -99,8 +100,9 @@ export function head(model, acts) {
 
   async function send() {
     const topic = h("input.text", { type: "text", "aria-label": "Topic", value: model.info.doing?.kind === "message" ? (model.info.doing.name ?? "") : "", data: { first: "1" } });
-    const body = h("textarea.text.mono", { rows: 5, "aria-label": "Value", spellcheck: "false" }), said = h("p.bad-ink", { role: "alert" });
-    await ask({ title: "Send a message", yes: "Send", body: [h("label.field-line", h("span", "Topic"), topic), h("label.field-line", h("span", "Value", h("span.dim", " JSON, or a text as it is")), body), said], does: async () => {
+    const kind = h("p.dim.fine", { role: "status" }, sentAs("")), tell = () => swap(kind, sentAs(body.value));
+    const body = h("textarea.text.mono", { rows: 5, "aria-label": "Value", spellcheck: "false", oninput: tell }), said = h("p.bad-ink", { role: "alert" });
+    await ask({ title: "Send a message", yes: "Send", body: [h("label.field-line", h("span", "Topic"), topic), h("label.field-line", h("span", "Value", h("span.dim", " JSON, or a text as it is")), body), kind, said], does: async () => {
       if (!topic.value.trim()) {
         said.textContent = "A message has a topic: the one that the agent receives.";
         topic.focus();
@@ -153,26 +155,26 @@ export function head(model, acts) {
 
   function facts() {
     const { info, journal } = model, spent = info.spent ?? {}, budget = info.budget, plan = planOf(model), progress = info.progress ?? journal.progress;
-    const worked = info.worked_ms ?? null, tears = info.interruptions ?? journal.tears.length;
+    const life = lived(info, model.now() - model.infoAt), tears = (info.interruptions ?? journal.tears.length) + (info.worker_gone ? 1 : 0); // the one that lasts is recorded when another takes over
     const fact = (name, value, under) => h("div", h("dt", name), h("dd", value), h("dd.under", under));
     const took = ms(info.finished_at) !== null ? spoken(ms(info.finished_at) - ms(info.created_at)) : null;
     const began = info.started_at ?? info.created_at, at = h("span", { title: exact(began) }, `${day(began)}, ${minute(began)}`);
     return [
       info.started_at ? fact("Began", at, took ? `took ${took}` : `${age(began)} ago`) : fact("Created", at, FINISHED.has(info.status) ? "it never began" : "not begun yet"),
-      worked === null ? fact("State", info.status, info.waits_for ? `waits for a ${info.waits_for}` : "") : fact("Worked", spoken(worked), "else it waited"),
+      life === null ? fact("State", info.status, info.waits_for ? `waits for a ${info.waits_for}` : "") : fact("Worked", spoken(life.worked), rested(life)),
       fact("Steps", count(info.steps ?? 0), spent.model_calls ? many(spent.model_calls, "model call") : "no model call"),
-      fact("Interruptions", tears ? h("span.tear-fact", icon("tear"), count(tears)) : "0", tears ? "no result was lost" : "none so far"),
+      fact("Interruptions", tears ? h("span.tear-fact", icon("tear"), count(tears)) : "0", info.worker_gone ? "interrupted now" : tears ? "no result was lost" : "none so far"),
       budget?.usd ? fact("Spent", [dollars(spent.usd ?? 0), h("span.dim", ` of ${dollars(budget.usd)}`)], meter((spent.usd ?? 0) / budget.usd, { soft: budget.soft, look: (spent.usd ?? 0) >= budget.usd * (budget.soft ?? 1) ? "ask" : "", label: `${Math.round(((spent.usd ?? 0) / budget.usd) * 100)}% of the budget` }))
         : fact("Spent", dollars(spent.usd ?? 0), spent.unpriced ? `${count(spent.unpriced)} unpriced` : spent.input_tokens ? `${count((spent.input_tokens ?? 0) + (spent.output_tokens ?? 0))} tokens` : "no budget"),
       plan.length ? fact("Plan", [count(plan.filter((each) => each.state === "done").length), h("span.dim", ` of ${plan.length}`), h("span.plan-next", ` ${plan.find((each) => each.state !== "done")?.text ?? "all done"}`)], pieces(plan))
         : progress ? fact("Progress", [count(progress.done), progress.total ? h("span.dim", ` of ${count(progress.total)}`) : null, h("span.plan-next", ` ${left(progress) || progress.text || ""}`)], progress.total ? meter(progress.done / progress.total, { label: `${Math.round((progress.done / progress.total) * 100)}%` }) : progress.text)
-          : fact("Events", count(info.events ?? journal.events), many(model.outline?.calls ?? journal.calls, "call")),
+          : fact("Events", count(info.events ?? journal.events), model.known ? many(model.outline?.calls ?? journal.calls, "call") : "\u2026"),
     ];
   }
 
   function left(progress) {
     if (!progress.total || progress.done < SAMPLES || progress.done >= progress.total || FINISHED.has(model.info.status)) return "";
-    const began = ms(model.info.started_at) ?? ms(model.info.created_at), worked = model.info.worked_ms ?? now() - began;
+    const began = ms(model.info.started_at) ?? ms(model.info.created_at), worked = lived(model.info, now() - model.infoAt)?.worked ?? now() - began;
     estimate = (worked / progress.done) * (progress.total - progress.done);
     return `about ${spoken(estimate)} left`;
   }
@@ -186,7 +188,7 @@ export function head(model, acts) {
     if (info.worker_gone) return void lostWorker();
     if (info.status === "failed") {
       const trace = info.failure?.traceback;
-      return void swap(box, h("div.fault.bad", icon("warn"), h("div", h("p.strong.bad-ink", info.failure ? `${info.failure.type}: ${info.failure.message}` : info.error), trace ? h("details", h("summary", "Traceback"), h("pre.trace", trace)) : null), may("write") ? button("Retry…", { name: "again", kind: "small", onclick: retry }) : null));
+      return void swap(box, h("div.fault.bad", icon("warn"), h("div", folded("p.strong.bad-ink", info.failure ? `${info.failure.type}: ${info.failure.message}` : info.error), trace ? h("details", h("summary", "Traceback"), h("pre.trace", trace)) : null), may("write") ? button("Retry…", { name: "again", kind: "small", onclick: retry }) : null));
     }
     if (info.status === "paused") return void swap(box, h("div.fault.stop", icon("pause"), h("div", h("p.strong", "It is paused"), h("p", info.reason || "No reason was given.")), may("write") ? button("Resume", { name: "play", kind: "small primary", onclick: resume }) : null));
     if (info.status === "cancelled" || info.status === "moved") return void swap(box, info.reason ? h("div.fault", icon("stop"), h("div", h("p.strong", info.status === "moved" ? "It goes on in another store" : "It was cancelled"), h("p", info.reason))) : null);
@@ -199,21 +201,12 @@ export function head(model, acts) {
 
   /** Between the end of a process and the moment when another takes over. Since when there is no sign of it, the fleet knows. */
   async function lostWorker() {
-    const { info } = model, served = info.waits_for !== "worker", since = h("span", `Its last record was made at ${clock(info.updated_at)}.`);
-    swap(box, h("div.fault.stop", icon("tear"), h("div", h("p.strong", `There is no sign of its worker ${workerName(info.worker) ?? ""}`), h("p", since, ` What was done stays done; ${served ? "another worker takes the run over." : "no live worker has its code, so it waits for one."}`))));
+    const { info } = model, since = h("span", `Its last record was made at ${clock(info.updated_at)}.`);
+    swap(box, h("div.fault.stop", icon("tear"), h("div", h("p.strong", `There is no sign of its worker ${workerName(info.worker) ?? ""}`), h("p", since, ` What was done stays done; ${takesOver(info)}.`))));
     const fleet = may("all") ? await read("api/fleet") : null, gone = fleet?.ok && (fleet.data.lost.find((each) => each.id === info.worker) ?? fleet.data.workers.find((each) => each.id === info.worker));
     if (gone) swap(since, gone.seen_at ? `It last said that it is there at ${clock(gone.seen_at)}.` : `Its process was found ${gone.how === "dead" ? "dead" : "to stand still"} at ${clock(gone.at)}.`);
   }
 
   return { element, draw, fork, pauseOrResume: () => (model.info?.status === "paused" ? resume() : null), again: () => (!may("write") ? false : model.info?.status === "failed" ? retry() : model.info?.status === "paused" ? resume() : false), more: () => buttons.querySelector(".square")?.click() };
-}
-
-function parsed(text) {
-  if (!text.trim()) return null;
-  try {
-    return parse(text, { exact: true });
-  } catch {
-    return text;
-  }
 }
 

@@ -19,6 +19,8 @@ const NOT_OUTCOMES = new Set([
 ]);
 const BODIES = new Set(["step", "model"]);
 const OF_A_STEP = new Set(["in_doubt", "loop"]); // questions that are about a step
+const CUTS = new Set(["run.retried", "run.forked"]), TAKEN_UP = new Set([...CUTS, "run.interrupted", "run.resumed"]);
+const OLD_MS = 1000; // a worker tells of a body when it is so old (worker/calls.py), so what it told of ran at least so long
 const ANNOUNCED = "holdfast:event:";
 
 /** One thing that a run did, or a branch (an asyncio task or a scope) of such things. */
@@ -59,7 +61,7 @@ export class Call {
   worked(now, spans = []) {
     if (!BODIES.has(this.sort)) return spans;
     for (const each of this.tries ?? []) spans.push([each.began, each.ended]);
-    if (this.began !== null && !this.probed && (this.ended !== null || this.state === "running")) spans.push([this.began, this.ended ?? now]);
+    if (this.began !== null && !this.probed && (this.ended !== null || this.state === "running")) spans.push([this.began, this.ended ?? (this.dropped === null ? now : this.last)]);
     return spans;
   }
 
@@ -97,6 +99,7 @@ export class Journal {
     this.stepsFailed = 0;
     this.dropped = 0; // events that retries took out
     this.retries = []; // [{seq, by, cut, count}]
+    this.cuts = []; // [{seq, at}] of retries and forks: what comes behind one was asked for behind it, whatever it had seen
     this.progress = null;
     this.plan = null; // {done, total, text, items}
     this.startedAt = null; // when a worker first took the run, if that is known: its row says it, not its events
@@ -118,7 +121,7 @@ export class Journal {
     this._last = new Map(); // calls that were open when that was last said, and of which nothing was recorded since
     this._lost = new Map(); // attempts that were lost with their process, by the key of a call that has no record since
     this._readBack = 0; // outcomes since the last checkpoint
-    this._worker = null;
+    this._taken = 0; // when the run was last taken up again: no body that was going before goes on
   }
 
   /** The call of a key, as it is now; or the one that a retry took out. */
@@ -187,7 +190,8 @@ export class Journal {
   /** When the agent asked for a call, as far as that is known: the moment of the last outcome that it had seen. */
   askedAt(call) {
     if (call.asked === null || this.partial) return null;
-    return call.asked > 0 ? (this.outcomesAt[call.asked - 1] ?? null) : (this.startedAt ?? this.firstAt);
+    const seen = call.asked > 0 ? (this.outcomesAt[call.asked - 1] ?? null) : (this.startedAt ?? this.firstAt);
+    return seen === null ? null : Math.max(seen, this.cuts.findLast((cut) => cut.seq < call.first)?.at ?? 0);
   }
 
   /** The calls that had been asked for and had no outcome when the run was torn: they ran after it, with the same keys. */
@@ -205,12 +209,15 @@ export class Journal {
     return call.asked > 0 && !this.partial ? (this.outcomesSeq[call.asked - 1] ?? null) : null;
   }
 
-  /** Show what the worker says runs now, until the next time this is called: [{key, name, input, attempt, began}]. */
-  showOpen(open) {
+  /**
+   * Show what the worker says runs now, until the next time this is called: [{key, name, input, attempt, began}]. If the worker is
+   * `gone`, and when another has just taken over, what was cut off is shown in the place of that.
+   */
+  showOpen(open, { gone = false } = {}) {
     for (const [siblings, call] of this._passing) siblings.splice(siblings.indexOf(call), 1);
     this._passing = [];
     // When a process is gone nobody says what runs any more. What ran last is remembered until the journal tells of it.
-    for (const [key, call] of this._open) if (call.ended === null) this._last.set(key, { key, began: call.began, attempt: call.attempts });
+    for (const [key, call] of this._open) if (call.ended === null) this._last.set(key, { key, name: call.name, input: call.input, began: call.began, attempt: call.attempts });
     this._open.clear();
     for (const each of open) {
       const known = this._calls.get(name(each.key, null));
@@ -227,15 +234,39 @@ export class Journal {
       call.state = "running";
       call.began = ms(each.began);
       call.attempts = each.attempt ?? 1;
-      if (isRequest(each.key, each.name)) call.sort = call.name = "model";
       const lost = this._lost.get(each.key);
       if (lost && lost.began < call.began) call.tries = [lost];
-      const siblings = this._siblings(each.key, call);
-      siblings.push(call);
-      this._passing.push([siblings, call]);
+      this._pass(call);
       this._open.set(each.key, call);
     }
+    const isTorn = this.tears.at(-1)?.seq === this.next - 1;
+    const cut = gone ? [...this._last.values()].map((each) => this._cut(each, Math.max(this.lastAt ?? 0, signOf(each)))) : isTorn ? this.tears.at(-1).lost.map((key) => this._lost.get(key)) : [];
+    for (const each of cut) {
+      if (this._calls.has(name(each.key, null)) || this._open.has(each.key)) continue;
+      const call = new Call("step", each.name, each.key, this.next);
+      call.input = each.input;
+      call.state = "waiting";
+      call.attempts = each.n;
+      call.tries = [each];
+      this._pass(call);
+    }
     this.changes += 1;
+  }
+
+  /** Show a call that the journal does not know, for now. */
+  _pass(call) {
+    if (isRequest(call.key, call.name)) call.sort = call.name = "model";
+    else if (call.name === "model") call.sort = "model";
+    const siblings = this._siblings(call.key, call);
+    siblings.push(call);
+    this._passing.push([siblings, call]);
+  }
+
+  /** An attempt that was lost with its process, from what the worker had said of it. */
+  _cut(told, ended, tear = null) {
+    const known = told.name === undefined ? (this._last.get(told.key) ?? this._open.get(told.key)) : told;
+    const { name: called = told.key.split("/").at(-1).replace(/#\d+$/, ""), input = "" } = known ?? {};
+    return { key: told.key, name: called, input, n: told.attempt ?? told.attempts ?? 1, began: ms(told.began), ended, how: "lost", error: null, wait: 0, tear };
   }
 
   /** Show the runs that it has started as they are, also those of whose end it never heard: by id {status, finished_at}. */
@@ -299,7 +330,7 @@ export class Journal {
       this._calls.set(name(key, event.dropped), call);
       this._forget(key);
       this._siblings(key, call).push(call);
-      this.calls += 1;
+      if (event.dropped === null) this.calls += 1;
     } else this._siblings(key, null);
     this._last.delete(key);
     if (call.asked === null && data.asked !== undefined) call.asked = data.asked;
@@ -320,13 +351,11 @@ export class Journal {
 
   /** What the worker said of a call that the journal knows now is not shown any more. */
   _forget(key) {
-    const open = this._open.get(key);
-    if (!open) return;
     this._open.delete(key);
-    const at = this._passing.findIndex(([, call]) => call === open);
+    const at = this._passing.findIndex(([, call]) => call.key === key);
     if (at < 0) return;
-    const [[siblings]] = this._passing.splice(at, 1);
-    siblings.splice(siblings.indexOf(open), 1);
+    const [[siblings, call]] = this._passing.splice(at, 1);
+    siblings.splice(siblings.indexOf(call), 1);
   }
 
   _top(event, sort, text, state = "said") {
@@ -363,6 +392,7 @@ export class Journal {
       last.to = this.lastAt ?? last.to;
       last.owner ??= data.owner ?? null;
     }
+    if (event.kind === "run.retried") return; // nobody carried it: its last owner had left, and a person came
     if (epoch === 0 || (epoch === null && !worker && !tear && !last)) return; // nobody carried it
     if (last && !tear && (epoch === null ? !worker || worker === last.owner : epoch === last.epoch)) {
       last.to = Math.max(last.to, event.at);
@@ -379,7 +409,7 @@ export class Journal {
   _tear(event) {
     const { data } = event, open = [...(data.open ?? new Map([...this._last, ...this._open]).values())].filter((each) => ms(each.began) !== null && ms(each.began) < event.at);
     // The last sign of the process: what it recorded, or began. It may have worked on for a while.
-    const sign = open.reduce((last, each) => Math.max(last, ms(each.began)), 0), from = Math.max(this.lastAt ?? this.startedAt ?? (sign || event.at), sign);
+    const sign = Math.min(open.reduce((last, each) => Math.max(last, signOf(each)), 0), event.at), from = Math.max(this.lastAt ?? this.startedAt ?? (sign || event.at), sign);
     const killed = this.carriers[this.carriers.length - 2];
     if (killed?.ends === "killed") killed.to = Math.max(killed.to, from);
     const tear = {
@@ -393,9 +423,8 @@ export class Journal {
     this._going.clear();
     // The worker had said that these ran, and the journal does not know of it: they run again, and are the same calls.
     for (const each of open) {
-      const began = ms(each.began);
       if (tear.doubt.includes(each.key)) continue;
-      this._lost.set(each.key, { n: each.attempt ?? each.attempts ?? 1, began, ended: Math.max(from, began), how: "lost", error: null, wait: 0, tear: event.seq });
+      this._lost.set(each.key, this._cut(each, from, event.seq));
       tear.lost.push(each.key);
     }
     this._last.clear();
@@ -416,6 +445,7 @@ export class Journal {
 }
 
 const seenOf = ({ seq, kind, key, at, data, epoch, dropped, preview }) => ({ seq, kind, key: key ?? null, at: ms(at), data: data ?? {}, epoch: epoch ?? null, dropped: dropped ?? null, preview: preview ?? null });
+const signOf = (told) => ms(told.began) + OLD_MS;
 const name = (key, dropped) => (dropped === null ? key : `${key}\u0000${dropped}`);
 
 /** What a body that is held waits for: the words behind 'waits'. */
@@ -472,7 +502,8 @@ function stepRetrying(journal, event) {
   const known = journal._going.delete(call) || call.state === "running";
   const before = call.tries?.[call.tries.length - 1];
   // When an attempt began is not in this event: the end of the wait before it, or the moment it was asked for.
-  const began = known && call.began !== null ? call.began : before ? Math.min(before.ended + before.wait, event.at) : Math.min(journal.askedAt(call) ?? event.at, event.at);
+  const due = before ? before.ended + before.wait : (journal.askedAt(call) ?? event.at);
+  const began = known && call.began !== null ? call.began : Math.min(Math.max(due, journal._taken), event.at);
   journal._recall(call, event.at);
   (call.tries ??= []).push({ n, began, ended: event.at, how: "failed", error: errorLine(data.error), wait: data.wait_ms ?? 0, pauses: data.pauses ?? null });
   call.state = "waiting";
@@ -655,6 +686,8 @@ function mark(journal, event) {
       return null; // how the run ended is said above the tree
     }
   }
+  if (TAKEN_UP.has(event.kind)) journal._taken = event.at;
+  if (CUTS.has(event.kind)) journal.cuts.push({ seq: event.seq, at: event.at });
   if (event.kind === "run.interrupted") journal._tear(event);
   else if (event.kind !== "run.failed") journal._flag("control", event, told(event));
   if (event.kind === "run.retried") {

@@ -31,6 +31,11 @@ export class Run {
     return FINISHED.has(this.info?.status);
   }
 
+  /** Is anything known of what it did? Until then nothing is said of it, not even that there is nothing. */
+  get known() {
+    return this.whole || this.outline !== null || this.journal.events > 0;
+  }
+
   url(...parts) {
     return path("api", "runs", this.id, ...parts);
   }
@@ -59,6 +64,7 @@ export class Run {
   /** Take in what the server says of the run itself. */
   told(data) {
     this.info = data.run;
+    this.infoAt = this.now();
     this.journal.startedAt = ms(data.run.started_at);
     this.arguments = data.arguments ?? this.arguments;
     this.streams = data.streams ?? this.streams;
@@ -66,7 +72,7 @@ export class Run {
   }
 
   showOpen(open) {
-    if (open && !this.over) this.journal.showOpen(open);
+    if (open && !this.over) this.journal.showOpen(open, { gone: Boolean(this.info.worker_gone) });
     else if (this.over) this.journal.showOpen([]);
   }
 
@@ -107,7 +113,7 @@ export class Run {
   async pages(journal, kinds = null) {
     let after = 0;
     for (;;) {
-      const answer = await read(this.url("events", { after, limit: PAGE, kinds }));
+      const answer = await read(this.url("events", { after, limit: PAGE, kinds, dropped: kinds ? null : "true" })); // the outline tells no call that a retry took out
       if (this.closed) return;
       if (!answer.ok) {
         this.problem = answer.error;

@@ -7,7 +7,7 @@ import { icon } from "../../icons.js";
 import { day, many, minute, ms, spoken } from "../../say.js";
 import { worker } from "../../workers.js";
 import { between, edge, lying, moved, path } from "./torn.js";
-import { named, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
+import { named, noRows, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
 
 const SIGNS = { step: "step", model: "model", timer: "clock", question: "person", child: "child", branch: "branch", many: "stack", dropped: "undo" };
 const MOST = 200;
@@ -53,7 +53,7 @@ export function phone(model, view, acts) {
       }
     }
     if (items.length > MOST) made.unshift(h("p.dim.dw-more", `${many(items.length - MOST, "row")} before; the journal has them all`));
-    if (!rows.length) made.push(h("p.dim.dw-more", "It has not done anything yet."));
+    if (!rows.length) made.push(h("p.dim.dw-more", noRows(view)));
     if (!view.over) made.push(h("div.dw-now", { class: model.info.status === "running" ? "" : "still" }, h("i"), model.info.status === "running" ? "now" : model.info.status));
     swap(element, h("div.dw", made));
   }

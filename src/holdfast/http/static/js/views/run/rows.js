@@ -234,7 +234,7 @@ export function sentence(call, now) {
   if (call.sort === "child") parts.push(`child run ${call.child}`);
   for (const each of call.tries ?? []) {
     if (each.how === "failed") parts.push(`attempt ${each.n} failed: ${each.error}`);
-    else if (each.how === "lost") parts.push(`lost with its process at ${clock(each.ended)}, ran again`);
+    else if (each.how === "lost") parts.push(`lost with its process at ${clock(each.ended)}${call.began === null ? "" : ", ran again"}`);
     else parts.push(`in doubt at ${clock(each.ended)}`, resolved(call).join(""));
   }
   parts.push(stateWords(call, now));
@@ -252,6 +252,7 @@ function stateWords(call, now) {
   if (call.state === "doubt") return "in doubt";
   if (call.state === "cancelled") return "no longer waited for";
   if (call.held) return `waits for its turn${call.held.data.rate ? ` of ${call.held.data.rate}` : ""}`;
+  if (call.tries?.at(-1)?.how === "lost") return "runs again";
   if (call.tries?.length && call.due) return `attempt ${call.attempts} at ${clock(call.due)}`;
   return call.due ? `waits until ${clock(call.due)}` : "waits";
 }
@@ -265,6 +266,13 @@ export function rowSentence(row, now) {
   if (row.sort === "many") return `${row.name}, ${many(row.calls.length, "call")}${row.failed ? `, ${row.failed} failed` : ""}${row.running ? `, ${row.running} run now` : ""}, ${took(row, now)} in all`;
   if (row.sort === "branch") return `${row.name ?? row.call.name}${row.note ? `, ${row.note}` : ""}, ${took(row, now)}`;
   return sentence(row.call, now);
+}
+
+/** What is said where there is no row; `view` as for the rows. */
+export function noRows(view) {
+  if (view.fits) return "No call fits the filter.";
+  if (view.since) return "No call was made since the checkpoint.";
+  return view.over ? "It made no call." : "It has made no call yet.";
 }
 
 /** A tear in one sentence. */
@@ -285,6 +293,7 @@ export function reason(journal, fold) {
   }
   const paused = journal.marks.find((mark) => mark.key === "run.paused" && mark.began <= fold.from + 1000 && mark.began >= fold.from - 120_000);
   if (paused) return { why: "pause", text: "paused" };
+  if (!best && journal.marks.some((mark) => mark.key === "run.retried" && mark.began > fold.from && mark.began <= fold.to)) return { why: "again", text: "until it was retried" };
   if (!best) return { why: "clock", text: "waits" };
   if (best.sort === "question") return { why: "person", text: best.question?.to?.length ? `for ${best.question.to.map((each) => each.replace(/^group:/, "")).join(", ")}` : "for a person" };
   if (best.sort === "child") return { why: "child", text: `for ${best.name}` };
@@ -318,10 +327,10 @@ export function filter(text) {
  * work, although the journal does not know of it yet.
  */
 export function worked(journal, now, children = new Map(), carried = false) {
-  const spans = carried && journal.lastAt !== null ? [[journal.lastAt, now]] : [];
+  const since = journal.lastAt ?? journal.startedAt, spans = carried && since !== null ? [[since, now]] : [];
   for (const call of journal.each()) {
-    if (call.dropped !== null) continue;
     if (call.child !== null) {
+      if (call.dropped !== null) continue; // how long it worked is told of the run that took its place
       const row = children.get(call.child), from = call.began, to = call.ended ?? now;
       // A child that mostly waited is a wait; one of which nobody knows is work.
       if (!row || row.worked_ms === undefined || row.worked_ms * 2 > Math.min(ms(row.finished_at) ?? now, to) - from) spans.push([from, to]);

@@ -1,4 +1,4 @@
-// The conversation of a run: what the agent asked, what models answered, which tools ran, what people decided. Tears and folds stand
+// The conversation of a run: what models were given, what they answered, which tools ran, what people decided. Tears and folds stand
 // between messages, because they happened there.
 
 import { read } from "../../api.js";
@@ -11,7 +11,7 @@ import { dollars, many, minute, spoken, tokens } from "../../say.js";
 import { across, foldsOf, pleated } from "./phone.js";
 import { brief, resolved } from "./rows.js";
 import { streamText } from "./streams.js";
-import { turnsOf } from "./turns.js";
+import { promptName, turnsOf } from "./turns.js";
 
 const MOST = 60, LONG = 4000;
 
@@ -86,9 +86,9 @@ export function talk(model, acts) {
     return { element: made, close, tools: (found) => { wished = found; drawTools(); } };
   }
 
-  /** What the agent asked: the prompt of the request, and what was said since the answer before. */
+  /** What the model was given: the prompt of the request, and what was said since the answer before. */
   async function ask(call, into) {
-    const plain = () => (call.input ? turnOf("The agent asks", call, [h("p", promptOf(call.input))]) : null);
+    const plain = () => (call.input ? turnOf(promptName([]), call, [h("p", promptOf(call.input))]) : null);
     const isRequest = call.name === "model";
     if (!isRequest) return; // what it was called with stands beside its name
     const found = await model.step(call.key);
@@ -96,7 +96,7 @@ export function talk(model, acts) {
     if (!Array.isArray(messages)) return void swap(into, plain());
     const last = messages.findLastIndex((each) => each.kind === "response"), parts = messages.slice(last + 1).flatMap((each) => each.parts ?? []);
     const words = parts.filter((part) => ["user-prompt", "system-prompt", "retry-prompt"].includes(part.part_kind)).map((part) => [part.part_kind, textOf(part.content)]).filter(([, text]) => text);
-    if (words.length) swap(into, turnOf("The agent asks", call, words.map(([kind, text]) => (kind === "system-prompt" ? h("details", h("summary.dim", "instructions"), prose(cut(text, LONG))) : prose(cut(text, LONG))))));
+    if (words.length) swap(into, turnOf(promptName(words.map(([kind]) => kind)), call, words.map(([kind, text]) => (kind === "system-prompt" ? h("details", h("summary.dim", "instructions"), prose(cut(text, LONG))) : prose(cut(text, LONG))))));
   }
 
   const turnOf = (label, call, inside) => h("article.turn.user", h("header", h("span.turn-who", icon("note"), label), h("span.dim", minute(call.start))), h("div.turn-text", inside));

@@ -13,9 +13,9 @@ import { worker } from "../../workers.js";
 import { between, edge, moved, path } from "./torn.js";
 import { outlineRows } from "./outline.js";
 import { windowOn } from "./window.js";
-import { named, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
+import { named, noRows, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
 
-const ROW = 26, PIECE = 780, PAD = 4, HEAD = 53, MOST_ROWS = 56, BEYOND = 8, END = 24, UNDER_TEAR = 9, FURTHER = 0.01;
+const ROW = 26, PIECE = 780, PAD = 4, HEAD = 53, MOST_ROWS = 56, BEYOND = 8, END = 24, UNDER_TEAR = 9, DAY_WIDE = 80, FURTHER = 0.01;
 const SIGNS = { step: "step", model: "model", timer: "clock", question: "person", child: "child", branch: "branch", many: "stack", some: "filter", dropped: "undo" };
 const FLAGS = { checkpoint: "pin", message: "message", note: "note", low: "money", foreign: "warn", control: "flag" };
 const px = (number) => `${Math.round(number * 2) / 2}px`;
@@ -74,7 +74,7 @@ export function timeline(model, view, acts) {
     layOut(journal, info, now);
     drawHead(now);
     list.style.setProperty("height", `${rows.length * ROW + 2 * PAD}px`);
-    none.textContent = rows.length ? "" : journal.calls ? "No call fits the filter." : "It has not done anything yet.";
+    none.textContent = rows.length ? "" : noRows(view);
     none.hidden = rows.length > 0;
     foot.hidden = !model.outline && !model.last;
     if (model.outline) swap(foot, h("span", `${many(model.outline.events ?? info.events, "event")}, of which ${many(rows.length, "row")} are drawn`), h("span.dim", "calls of one name in one place are one row; open a row to see those that matter"));
@@ -221,8 +221,8 @@ export function timeline(model, view, acts) {
       }
       if (part.sort !== "flow") continue;
       const name = day(part.from), left = Math.max(x, 0);
-      if (name === last || !fits(left, left + 58) || x > width) continue;
-      put(h("span.day", { style: { left: px(left) } }, name), left, left + 58);
+      if (name === last || !fits(left, left + DAY_WIDE) || x > width) continue;
+      put(h("span.day", { style: { left: px(left) } }, name), left, left + DAY_WIDE);
       last = day(part.to);
     }
     for (const part of ax.parts) {
@@ -348,7 +348,7 @@ export function timeline(model, view, acts) {
         made.push(bar("missed", each.began, each.ended, each.error));
         const again = next ?? Math.min(call.due ?? now, Math.max(now, each.ended));
         if (again > each.ended && (next !== null || isOpen(call))) made.push(bar("backoff", each.ended, again, `again after ${spoken(each.wait)}`));
-      } else if (each.how === "lost") made.push(bar("lost", each.began, each.ended, "was in the middle when its process was gone", UNDER_TEAR));
+      } else if (each.how === "lost") made.push(bar("lost", each.began, each.ended, "was in the middle when its process was gone", each.tear === null ? 0 : UNDER_TEAR));
       else made.push(bar("unknown", each.began, each.ended, "nobody could say whether it had happened", UNDER_TEAR));
     });
     const doubt = tries.some((each) => each.how === "unknown");

@@ -33,6 +33,9 @@ export function turnsOf(journal, folds = []) {
   return found.sort((one, other) => one.at - other.at);
 }
 
+/** What stands above the words that a model was given. Whose they are nobody records: mostly a customer's or a user's, which the agent passed on. */
+export const promptName = (kinds) => (kinds.length && kinds.every((kind) => kind === "retry-prompt") ? "The model is asked again" : "The model is given");
+
 /** The place of an agent of Pydantic AI whose request to a model this is: `answer#0/clerk-0` of `answer#0/clerk-0:model/clerk.model#1`. */
 function agentOf(key) {
   const at = bare(key).lastIndexOf(":model/");

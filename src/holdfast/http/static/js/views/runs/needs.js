@@ -2,7 +2,7 @@
 
 import { h, path } from "../../dom.js";
 import { button, glyph } from "../../parts.js";
-import { age, left, many, ms, now, people, question } from "../../say.js";
+import { age, left, many, ms, now, people } from "../../say.js";
 import { get } from "../../store.js";
 
 const LOOKS = { question: "person", in_doubt: "doubt", paused: "paused", crashes: "stuck", unserved: "worker", overdue: "stuck" };
@@ -21,7 +21,7 @@ function item(each) {
   const expires = ms(each.expires_at);
   return h("li", { class: each.kind },
     glyph(LOOKS[each.kind] ?? "stuck"),
-    h("div.needs-what", h("a.strong.cut", { href: to, title: each.text }, question(each.text)[0]), h("p.dim.cut", h("span.mid", each.count > 1 ? many(each.count, "run") : (each.run ?? each.agent)), each.detail && " · ", each.detail)),
+    h("div.needs-what", h("a.strong.cut", { href: to, title: each.text }, each.text), h("p.dim.cut", h("span.mid", each.count > 1 ? many(each.count, "run") : (each.run ?? each.agent)), each.detail && " · ", each.detail)),
     h("div.needs-who",
       each.mine ? h("span.you", "for you") : each.to?.length ? h("span.dim", `for ${people(each.to, get("me"))}`) : h("span.dim", "for operators"),
       expires && expires > now() ? h("span.dim", `${left(expires)} left`) : each.since && h("span.dim", `for ${age(each.since)}`)),
