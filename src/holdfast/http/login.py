@@ -27,7 +27,7 @@ _WAYS: Final = ({"code"}, {"token"}, {"link"}, {"look"})
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Who has changed what a link is for, and when."""
+    """A change of what a link is for: who made it, and when."""
 
     by: str
     at: datetime
