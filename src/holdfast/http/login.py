@@ -27,7 +27,7 @@ _WAYS: Final = ({"code"}, {"token"}, {"link"}, {"look"})
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A change of what a link is for: by whom, and when."""
+    """A change of what a link is for: who made it, and when."""
 
     by: str
     at: datetime

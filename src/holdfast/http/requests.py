@@ -243,7 +243,8 @@ def _parameters(model: type[BaseModel], request: Request) -> dict[str, Any]:
 def _check_number(name: str, text: str) -> None:
     """Refuse what Python alone reads as a number, such as 1_0 and +5: the description of the API has no such numbers."""
     if not _NUMERAL.fullmatch(text):
-        raise BadArguments(f"{name}: found {short(text)}, expected a number in digits, such as 10")
+        told = f"{name}: found {short(text)}, expected a number in digits, such as 10"
+        raise BadArguments(told, details={"of": "query", "path": [name]})
 
 
 async def _document(request: Request, limit_s: float, make_room: Callable[[], Awaitable[None]]) -> Any:
