@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
@@ -38,7 +38,7 @@ from holdfast.backends.temporal.address import (
 )
 from holdfast.backends.temporal.beside import ASKED, Beside
 from holdfast.backends.temporal.house import House
-from holdfast.backends.temporal.loads import PAYLOADS, Load, Unsent, too_long, weight
+from holdfast.backends.temporal.loads import PAYLOADS, Load, too_long, weight
 from holdfast.backends.temporal.performer import Performer
 from holdfast.backends.temporal.records import LISTED, Piece, Start, State, listed, moved, moving
 from holdfast.backends.temporal.slices import Slices
@@ -124,6 +124,8 @@ class Way:
     moving: bool = False  # it goes on in another execution as soon as it can
     cancelled: bool = False  # by somebody who knows Temporal only
     leaves: Mapping[str, Any] | None = None  # the bundle in which it leaves the cluster, and why
+    stayed: tuple[int, int] | None = None  # events and bytes of a history whose journal was too much to be carried
+    decided: int = 0  # how often it was decided whether it is
 
 
 @dataclass(slots=True)
@@ -163,17 +165,12 @@ class Ground:
         self._way = Way()
         self._errands = 0  # of ours to the cluster that are on their way
         self._fed = Fed(self._start.side and state is not None)
-        self._stayed: tuple[int, int] | None = (
-            None  # events and bytes of the history when it was too much to be carried
-        )
-        self._asked = 0  # how often that was decided
         self._stop: asyncio.Future[None] | None = None  # what the run itself waits for at the moment
         self.clock = WorkflowClock(self)
         self._slices = Slices(self.loop, self.clock.later, self.outside, self._is_replaying)
         self._slices.begin(len(self.state.events))
         install(self.loop)
         self.load = Load(self.loop, self.clock.later, self.outside, workflow.info().get_current_history_length)
-        self.unsent = Unsent(self.load)
         self.perform = Performer(self)
         talked = any(event.kind.startswith("conversation.") for event in self.state.events)
         self._beside = Beside(self, self._start, talked=talked, whole=_unspilled)
@@ -200,7 +197,7 @@ class Ground:
                 await self._until_told()
                 if self._way.leaves is not None:
                     return await self._leave(self._way.leaves)
-                if self._stayed is not None and not state.held:
+                if self._way.stayed is not None and not state.held:
                     await self._go_over()
             outcome = await self._attempt()
             if self._way.leaves is not None:
@@ -403,7 +400,7 @@ class Ground:
         state = self.state
         state.cut += 1
         while True:
-            if self.unsent.weight > _LARGE:
+            if self.load.unsent.weight > _LARGE:
                 await self._did(self._sent())
             self._settle_row()
             state.known = dict(list(state.known.items())[-_KNOWN:])
@@ -431,18 +428,18 @@ class Ground:
 
         Workers may differ in that, and be given a folder later. A patch is the mark that it does; no mark, that it does not.
         """
-        self._asked += 1
+        self._way.decided += 1
         if self.house.address.blobs is None and not workflow.unsafe.is_replaying():
             return False
-        return workflow.patched(f"holdfast.folder-{self._asked}")
+        return workflow.patched(f"holdfast.folder-{self._way.decided}")
 
     def _stay(self, size: int) -> None:
         """Make ready for another attempt in this execution. One that is about to be too long for the server waits for a folder."""
         row, info, carried = self.row, workflow.info(), self.carried
         why = too_long(row.id, size)
-        if self._stayed is None and not workflow.unsafe.is_replaying():
+        if self._way.stayed is None and not workflow.unsafe.is_replaying():
             _log.warning("%s. It stays in its execution", why)
-        self._stayed = events, content = info.get_current_history_length(), info.get_current_history_size()
+        self._way.stayed = events, content = info.get_current_history_length(), info.get_current_history_size()
         if (events > _FULL_EVENTS or content > _FULL_BYTES) and not self.state.held:
             self._hold(
                 f"{why}. Its history is nearly as long as a cluster allows: resume it with workers that have one"
@@ -451,7 +448,7 @@ class Ground:
             self.house.strays += [*carried.attempt.tasks.alive]
         self.carried = None
         self._results.clear()
-        self._way = Way(cancelled=self._way.cancelled)
+        self._way = replace(self._way, left=None, over=False, moving=False, leaves=None)
         row.lease_epoch += 1
         self._slices.begin(len(self.state.events))
 
@@ -468,13 +465,13 @@ class Ground:
         self._show(last=last)
         memo, (questions, more) = moving(self.row), self._open_questions()
         told: dict[str, Any] = {}
-        if self._start.side and not last and (self.unsent or self._fed.behind):
+        if self._start.side and not last and (self.load.unsent or self._fed.behind):
             self._fed.behind = False
             self._keep_some(even_nothing=True)
-        elif self.unsent.weight > _LARGE:
+        elif self.load.unsent.weight > _LARGE:
             self._keep_some()
-        elif self.unsent:
-            told["HoldfastJournal"] = self.unsent.take()
+        elif self.load.unsent:
+            told["HoldfastJournal"] = self.load.unsent.take()
         quiet = {name: value for name, value in memo.items() if name in _ACTED_UPON}
         ids = [row.id for row in self.state.questions.values() if row.status == "open"]
         shown = {"row": quiet, "questions": questions, "ids": ids}
@@ -514,17 +511,17 @@ class Ground:
 
     def _keep_some(self, *, even_nothing: bool = False) -> None:
         """Have what was recorded kept, as much of it as goes with this workflow task; the rest goes with the next one."""
-        while (pieces := self.unsent.take()) or even_nothing:
+        while (pieces := self.load.unsent.take()) or even_nothing:
             even_nothing = False
             _ = self._keep(pieces)
-        if self.unsent:
+        if self.load.unsent:
             self.load.turn()
 
     async def _sent(self) -> None:
         """Wait until so little of what was recorded is left that it goes with any workflow task."""
-        while self.unsent.weight > _LARGE:
+        while self.load.unsent.weight > _LARGE:
             self._keep_some()
-            if self.unsent:
+            if self.load.unsent:
                 await self.load.next()
 
     def _keep(self, pieces: list[Piece]) -> asyncio.Task[None]:
@@ -549,7 +546,7 @@ class Ground:
         await self._sent()
         if self._start.side:
             await self.load.room(_LARGE)
-            await self.perform.awaited(self._keep(self.unsent.take()))
+            await self.perform.awaited(self._keep(self.load.unsent.take()))
 
     # What comes
 
@@ -612,7 +609,7 @@ class Ground:
         event = Event(row.next_seq, kind, None, data, None, None, self.clock.now(), row.lease_epoch)
         row.next_seq += 1
         self.state.events.append(event)
-        self.unsent.add(listed(event))
+        self.load.unsent.add(listed(event))
 
     def decide(self, said: dict[str, Any]) -> dict[str, Any]:
         """Count what a person says, or pass the question on; what is refused is told by its kind and its words."""
@@ -642,7 +639,7 @@ class Ground:
 
     def _question(self, row: ApprovalRow) -> None:
         self.state.questions[row.id] = row
-        self.unsent.add(["?", asdict(row)])
+        self.load.unsent.add(["?", asdict(row)])
 
     # Errands: what is asked of the cluster for other runs
 
@@ -768,12 +765,12 @@ class Ground:
             kept = Event(event.seq, event.kind, event.key, event.data, value, None, now, append.epoch)
             state.events.append(kept)
             activity, text = self._results.pop(event.key or "", ("", ""))
-            self.unsent.add(listed(kept, activity if activity and text == value else None))
+            self.load.unsent.add(listed(kept, activity if activity and text == value else None))
             row.steps += event.kind == "step.completed"
             row.next_seq = event.seq + 1
         if append.parts:
             state.parts.update(append.parts)
-            self.unsent.add(["#", dict(append.parts)])
+            self.load.unsent.add(["#", dict(append.parts)])
         row.updated_at = now
         if append.checkpoint_seq is not None:
             row.checkpoint_seq = append.checkpoint_seq
@@ -815,9 +812,12 @@ class Ground:
     def _is_long(self) -> bool:
         info, longest = workflow.info(), self._start.longest
         events = info.get_current_history_length()
-        if self._stayed is None:
+        if self._way.stayed is None:
             return events > longest or info.is_continue_as_new_suggested()
-        return events > self._stayed[0] + longest or info.get_current_history_size() > self._stayed[1] + _GROWN_BYTES
+        return (
+            events > self._way.stayed[0] + longest
+            or info.get_current_history_size() > self._way.stayed[1] + _GROWN_BYTES
+        )
 
     async def _move_on(self) -> None:
         """The history is long: stop where no body runs, as a worker does that gives a run back."""

@@ -46,6 +46,7 @@ class Load:
         self._at, self._counted = -1, 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._turns = False  # a timer brings the next task
+        self.unsent = Unsent(self)
 
     @property
     def left(self) -> int:

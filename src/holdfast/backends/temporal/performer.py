@@ -24,7 +24,7 @@ from temporalio.exceptions import TimeoutError as ActivityTimeout
 
 from holdfast.backends.temporal.address import STEP
 from holdfast.backends.temporal.house import Body, House, place_of
-from holdfast.backends.temporal.loads import PAYLOADS, Load, Unsent, weight
+from holdfast.backends.temporal.loads import PAYLOADS, Load, weight
 from holdfast.backends.temporal.side import piece_of
 from holdfast.backends.temporal.turns import AHEAD_MS, turn_of
 from holdfast.declare import NOT_DONE
@@ -61,7 +61,6 @@ class Place(Protocol):
     outside: contextvars.Context
     evicted: bool
     load: Load
-    unsent: Unsent
 
     @property
     def clock(self) -> Clock: ...
@@ -182,7 +181,7 @@ class Performer:
         try:
             await ground.load.room(size)
             handle = workflow.start_activity(
-                STEP if not travels else work.spec.name, args=[asked, ground.unsent.take(PAYLOADS - size)], activity_id=name,
+                STEP if not travels else work.spec.name, args=[asked, ground.load.unsent.take(PAYLOADS - size)], activity_id=name,
                 result_type=dict,
                 start_to_close_timeout=limit, heartbeat_timeout=timedelta(seconds=house.settings.lease_ttl_s),
                 retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=100), backoff_coefficient=1.5,

@@ -733,7 +733,7 @@ class TemporalStore(Moves):
 
 @dataclass(slots=True)
 class _Seen:
-    """What the mirror has of a run: its workflow as it was, whether with the journal, and its row."""
+    """State of a run in the mirror: its workflow as it was, whether with the journal, and its row."""
 
     mark: tuple[str, int, str]
     whole: bool
