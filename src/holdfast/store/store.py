@@ -11,10 +11,11 @@ import abc
 import asyncio
 import functools
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar
 
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import StoreUnavailable, Unsupported
 from holdfast.runtime import AgentSpec
 from holdfast.runtime import outside as in_no_run
 from holdfast.store.announcements import Announcements
@@ -55,6 +56,7 @@ from holdfast.store.work import Asking, Transaction, rows, settle
 from holdfast.words.calls import KeptAs
 from holdfast.words.clock import Clock
 from holdfast.words.durations import spoken
+from holdfast.words.features import Feature
 from holdfast.words.harmless import logger
 from holdfast.words.limits import Lane
 
@@ -103,6 +105,7 @@ class Store(
     url: str
     inputs: KeptAs | None = None  # how steps keep their inputs that do not say it, nor do their agents
     refuses: str | None = None  # why nothing may be written, if so: it is only looked at
+    lacks: Mapping[Feature, str] = MappingProxyType({})  # what this ground does not have, why, and what to do instead
     # Tells how long a caller that reads now waits for a server; None: until it answers.
     read_limit_s: Callable[[], float | None]
 
@@ -119,6 +122,10 @@ class Store(
     def is_backup(self) -> bool:
         """Is it the file of a backup, which refuses every write? Known before it is open too."""
         return False
+
+    def refusal(self, feature: Feature) -> Unsupported:
+        """Make the error that tells of a feature that is lacked."""
+        return Unsupported(self.lacks[feature])
 
     @abc.abstractmethod
     async def open(self) -> None:

@@ -87,7 +87,7 @@ class CellsStore(Store):
     def __init__(self, plan: Plan, *, clock: Clock | None = None, faults: Faults | None = None, name: str = "") -> None:
         super().__init__(clock if clock is not None else _Clock(lambda: self.cells.up), name)
         self.cells, self.url = Cells(plan, self.worker_id, clock=clock, faults=faults), plan.shown
-        self.inputs = next(iter(self.cells.made.values())).inputs
+        self.inputs, self.lacks = next(iter(self.cells.made.values())).inputs, {"backup": self._each()}
         self.cells.heard = self._heard
         self._worker: CellsWorker | None = None
         self._positions = Positions()
@@ -583,12 +583,11 @@ class CellsStore(Store):
         found = {cell.cell: facts for cell, facts in await self._every(lambda cell: cell.facts())}
         first = next(iter(found.values()))
         wrong = [f"cell {name}: {facts['integrity']}" for name, facts in found.items() if facts["integrity"] != "ok"]
-        wrong += [f"cell {name} is down: {why}" for name, why in self.cells.down.items()]
         sums = ("events", "signals", "blobs", "open_approvals", "workers", "bytes")
         return first | {name: sum(facts[name] or 0 for facts in found.values()) for name in sums} | {
             "runs": answers.summed(facts["runs"] for facts in found.values()),
             "code_versions": answers.summed(facts["code_versions"] for facts in found.values()),
-            "integrity": "; ".join(wrong) or "ok", "database": f"cells {', '.join(found)}", "url": self.url,
+            "integrity": "; ".join(wrong) or "ok", "down": dict(self.cells.down), "database": f"cells {', '.join(found)}", "url": self.url,
             "cells": {name: {"bytes": facts["bytes"], "runs": facts["runs"], "url": facts["url"]} for name, facts in found.items()},
         }  # fmt: skip
 

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -20,15 +21,16 @@ from typing import Any, Final, NoReturn, ParamSpec, TypeVar
 
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, GetSystemInfoRequest
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowUpdateRPCTimeoutOrCancelledError
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.backends.temporal import history
-from holdfast.backends.temporal.address import AGENT, ARRIVE, DECIDE, MORE, RUN, Address
+from holdfast.backends.temporal.address import AGENT, ARRIVE, DECIDE, MORE, RUN, STORE, Address
 from holdfast.backends.temporal.feed import record
+from holdfast.backends.temporal.gaps import BESIDE, GAPS, lacked
 from holdfast.backends.temporal.ground import first_attributes, first_memo
 from holdfast.backends.temporal.history import Found
 from holdfast.backends.temporal.moves import Moves, unspill
@@ -54,6 +56,7 @@ from holdfast.store.approvals import count, delegated
 from holdfast.store.audit import note
 from holdfast.store.blobs import insert_blobs, spilled
 from holdfast.store.budgets import Spending, spend
+from holdfast.store.bundles import public_id
 from holdfast.store.changes import Changes, News
 from holdfast.store.contract import Ailment, looks_again, write_limit
 from holdfast.store.control import Resume
@@ -65,6 +68,7 @@ from holdfast.store.streams import Piece
 from holdfast.store.work import Asking, Transaction
 from holdfast.words import people
 from holdfast.words.clock import Clock, SystemClock
+from holdfast.words.features import Feature
 from holdfast.words.model import FINISHED, ApprovalRow, Published, RunRow
 from holdfast.words.people import Ballot
 from holdfast.worker.settings import Settings
@@ -80,18 +84,7 @@ _SHORT: Final = 1_000  # events of a history that are read when only the row is 
 _SOONEST_S, _LATEST_S = 0.05, 1.0  # between two looks for news, while somebody waits
 _ALIVE_S: Final = 75.0  # since a poller was heard of: each poll takes a minute
 _AGENTS_S: Final = 2.0
-_NEEDS: Final = "and that needs a database of Holdfast's own (sqlite: or postgresql://)"
-_BESIDE_IT: Final = ". Name one that stands beside it in its URL: ?side=postgresql://..."
 _OWN: Final = ("lease_owner", "company", "life", "life_at", "worked_ms", "interruptions")
-_BESIDE: Final = (
-    "said", "conversations", "fill_conversation", "delete_conversation", "add_token", "use_token", "revoke_tokens", "token",
-    "tokens", "begin_session", "session", "use_once", "end_sessions_of", "end_session", "add_link", "link", "note_refusals",
-    "erase_audit", "paused_rates", "feed", "feed_lines",
-)  # fmt: skip
-_SPOKEN: Final = dict.fromkeys(("feed", "feed_lines"), "the feed of all runs")
-_REFUSED: Final = (
-    "fleet_workers", "lost_workers", "backup", "delete", "delete_finished", "fork", "retain",
-)  # fmt: skip
 
 
 class TemporalStore(Moves):
@@ -103,6 +96,7 @@ class TemporalStore(Moves):
         super().__init__(clock if clock is not None else SystemClock(), name)
         self.url, self.address, self.inputs = address.url, address, address.inputs
         self.side = side  # a database beside the cluster
+        self.lacks = lacked(self.url, side=side is not None)
         self._client: Client | None = None
         self._seen: dict[str, _Seen] = {}
         self._turn = asyncio.Lock()
@@ -178,12 +172,17 @@ class TemporalStore(Moves):
         return 0
 
     async def facts(self) -> dict[str, Any]:
-        known = await self._mirror.facts()
-        told = {
-            name: known[name]
-            for name in ("integrity", "runs", "events", "signals", "blobs", "open_approvals", "workers")
-        }
-        return {**known, **told, "store": "temporal", "url": self.url, "worker": self.worker_id}
+        about = await self._asked(self.client.workflow_service.get_system_info(GetSystemInfoRequest()))
+        side = None if self.side is None else await self.side.facts()
+        runs, named = Counter[str](), await self._remembered(STORE, "id")
+        for counted in (await self.count_runs()).values():
+            runs.update(counted)
+        return {
+            "store": "temporal", "url": self.url, "worker": self.worker_id, "namespace": self.address.namespace,
+            "server": about.server_version, "store_id": None if named is None else public_id(named["id"]), "side": side,
+            "integrity": "ok" if side is None else side["integrity"], "runs": dict(runs),
+            "open_approvals": len(await self.approvals(limit=_LOOKED_AT)),
+        }  # fmt: skip
 
     async def _hold_lock(self) -> None:
         """A process on Temporal is known to be alive by its polls."""
@@ -195,26 +194,19 @@ class TemporalStore(Moves):
         """Nothing waits: what is written here goes to the cluster at once."""
 
     def heartbeat(self, ttl_ms: int) -> NoReturn:
-        raise self._lacks("a lease")
+        raise self._of_a_database("leases")
 
     def transaction(self, isolation: str) -> NoReturn:
-        raise self._lacks("a transaction")
+        raise self._of_a_database("transactions")
 
     def shuts_out(self, isolation: str) -> NoReturn:
-        raise self._lacks("a transaction")
-
-    async def restore(self, path: Any, *, by: str, via: str) -> NoReturn:
-        raise self._lacks("a backup")
-
-    async def _copy_out(self, part: Any) -> NoReturn:
-        raise self._lacks("a backup")
-
-    def _lacks(self, what: str) -> Unsupported:
-        advice = _BESIDE_IT if what in _BESIDE else ""
-        return Unsupported(f"{_SPOKEN.get(what, what)}: {self.url!r} is a Temporal cluster, {_NEEDS}{advice}")
+        raise self._of_a_database("transactions")
 
     def _submit(self, do: Any, **_: Any) -> NoReturn:
-        raise self._lacks("what is to be written")
+        raise self._of_a_database("rows that could be written")
+
+    def _of_a_database(self, what: str) -> Unsupported:
+        return Unsupported(f"{self.url!r} is a Temporal cluster, which has no {what}: this is done in databases alone")
 
     async def _mirrored(self, do: Callable[[Transaction], Asking[T]]) -> T:
         return await self._mirror._submit(do)
@@ -331,6 +323,9 @@ class TemporalStore(Moves):
     # Reading
 
     async def run(self, run: str) -> RunRow | None:
+        if not run:  # a probe
+            await self._asked(self.client.workflow_service.get_system_info(GetSystemInfoRequest()))
+            return None if self.side is None else await self.side.run("")
         await self._refresh(run, whole=False)
         return await super().run(run)
 
@@ -457,6 +452,9 @@ class TemporalStore(Moves):
     async def stream_sizes(self, run: str) -> dict[str, int]:
         return {} if self.side is None else await self.side.stream_sizes(run)
 
+    async def paused_rates(self, *args: Any, **named: Any) -> list[tuple[str, int]]:
+        return [] if self.side is None else await self.side.paused_rates(*args, **named)
+
     async def feed_reach(self) -> tuple[int, int]:
         return await super().feed_reach() if self.side is None else await self.side.feed_reach()
 
@@ -471,9 +469,7 @@ class TemporalStore(Moves):
         if self.side is not None:
             return await self.side.audit(run, limit, **which)
         if "only" in which:
-            raise Unsupported(
-                f"{self.url!r} is a Temporal cluster, which keeps no audit; the histories of runs name who decided{_BESIDE_IT}"
-            )
+            raise self.refusal("audit")
         if run is None or which.get("actions") != ["start"]:
             return []
         described = await self._described(run)
@@ -856,20 +852,20 @@ def _of_run(name: str) -> Any:
     return method
 
 
-def _of_side(name: str) -> Any:
+def _of_side(name: str, feature: Feature) -> Any:
     """Ask the database beside the cluster, if there is one, for what spans runs."""
 
     async def method(self: TemporalStore, *args: Any, **named: Any) -> Any:
         if self.side is None:
-            raise self._lacks(name)
+            raise self.refusal(feature)
         return await getattr(self.side, name)(*args, **named)
 
     return method
 
 
-def _refused(name: str) -> Any:
+def _refused(feature: Feature) -> Any:
     async def method(self: TemporalStore, *_: Any, **__: Any) -> NoReturn:
-        raise self._lacks(name)
+        raise self.refusal(feature)
 
     return method
 
@@ -879,8 +875,10 @@ for _name in (
     "last_of_kind", "last_request", "spent_by", "keys_like", "last_messages", "count_messages", "voted",
 ):  # fmt: skip
     setattr(TemporalStore, _name, _of_run(_name))
-for _name in _BESIDE:
-    setattr(TemporalStore, _name, _of_side(_name))
-for _name in _REFUSED:
-    if hasattr(Store, _name):
-        setattr(TemporalStore, _name, _refused(_name))
+for _feature, _gap in BESIDE.items():
+    for _name in _gap.operations:
+        setattr(TemporalStore, _name, _of_side(_name, _feature))
+for _feature, _gap in GAPS.items():
+    for _name in _gap.operations:
+        setattr(TemporalStore, _name, _refused(_feature))
+TemporalStore.__abstractmethods__ = frozenset()  # those of the tables are there
