@@ -1,6 +1,7 @@
 """What a ground lacks is not offered, and whoever asks for it all the same is told why in words for people."""
 
 import ast
+import asyncio
 import inspect
 import re
 from pathlib import Path
@@ -10,6 +11,7 @@ import httpx2
 import pytest
 from click.testing import CliRunner
 from tests.cells import own_cells_url, own_servers  # noqa: F401 - fixtures
+from tests.chaos.server import free_port
 from tests.grounds import scenes
 from tests.temporal import cluster, own_cluster, temporal_url  # noqa: F401 - fixtures
 
@@ -35,7 +37,7 @@ def command(*words, db):
 
 
 def test_what_clients_write_is_done_on_a_cluster_or_refused_with_words():
-    """Every operation of a store that the client calls and that writes is the cluster's own, the side's, or in the table of gaps."""
+    """What the client calls of a store, and what writes, is the cluster's own, the side's, or in the table of gaps."""
     called = set()
     for file in (SOURCES / "client").glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
@@ -150,3 +152,111 @@ async def test_a_server_is_not_ready_while_its_cluster_is_away(own_cluster):  # 
             away = await web.get("/readyz")
             assert (away.status_code, away.json()["status"]) == (503, "unavailable")
             assert (await web.get("/healthz")).status_code == 200
+
+
+@holdfast.agent
+async def announces() -> None:
+    await holdfast.publish("news", 1)
+
+
+@pytest.mark.slow
+async def test_a_run_that_uses_what_its_ground_lacks_is_paused_since_then_and_can_be_ended(temporal_url):  # noqa: F811
+    async with holdfast.open(temporal_url, agents=[announces], settings=QUICK) as hf:
+        run = await hf.start(announces, id="lacks")
+        with pytest.raises(holdfast.RunPaused, match="an announcement"):
+            await run.result(timeout="120s")
+        began = (await run.info()).created_at
+        (need,) = [need for need in (await hf.needs()).needs if need.run == "lacks"]
+        assert (need.kind, need.since >= began) == ("paused", True)
+        told = await asyncio.to_thread(command, "runs", "--stuck", db=temporal_url)
+        assert "holdfast cancel lacks" in told.output
+        assert "holdfast resume" not in told.output
+
+
+@holdfast.step
+async def holds() -> None:
+    begun.set()
+    await go.wait()
+
+
+@holdfast.agent
+async def held() -> None:
+    await holds()
+
+
+begun, go = asyncio.Event(), asyncio.Event()
+
+
+@pytest.mark.slow
+async def test_a_run_that_nobody_has_taken_is_ready_and_one_that_somebody_has_is_no_orphan(temporal_url):  # noqa: F811
+    async with holdfast.open(temporal_url, agents=[held], settings=holdfast.Settings(lease_ttl_s=60.0)) as hf:
+        run = await hf.start(held, id="taken")
+        await begun.wait()
+        while not (found := await hf.runs(agent="held")):
+            await asyncio.sleep(0.1)  # the index of the cluster is a moment behind
+        assert (found[0].status, found[0].waits_for) == ("running", None)
+        assert (await run.info()).waits_for is None
+        assert (await hf.needs()).needs == ()
+        go.set()
+        await run.result(timeout="120s")
+    async with holdfast.open(temporal_url) as hf:
+        hf.store._is_polled = nobody  # as it is a minute later
+        await hf.start("held", id="untaken")
+        assert (await hf.get("untaken").info()).waits_for == "worker"
+        while not (found := [info for info in await hf.runs(agent="held") if info.id == "untaken"]):
+            await asyncio.sleep(0.1)
+        assert (found[0].status, found[0].waits_for) == ("ready", "worker")
+
+
+async def nobody(_: str) -> bool:
+    return False
+
+
+@pytest.mark.slow
+async def test_all_name_the_same_database_beside_a_cluster(temporal_url, tmp_path):  # noqa: F811
+    sides = [f"{temporal_url}&side=sqlite:{tmp_path}/{name}.db" for name in "ab"]
+    for _ in range(2):
+        async with holdfast.open(sides[0]):
+            pass
+    with pytest.raises(holdfast.StoreUnavailable, match="not the database that others name") as refused:
+        async with holdfast.open(sides[1]):
+            pass
+    assert "holdfast.beside:" in str(refused.value)
+    async with holdfast.open(temporal_url):  # one that names none is not in their way
+        pass
+
+
+@pytest.mark.slow
+async def test_a_cluster_that_cannot_be_reached_is_told_in_words(cluster):  # noqa: F811
+    for url, told in (
+        (f"temporal://127.0.0.1:{free_port()}/default", "nothing answers at 127.0.0.1:.*connection refused.*7233"),
+        (cluster.url("nosuch"), "no namespace 'nosuch'.*temporal operator namespace create --namespace nosuch"),
+    ):
+        with pytest.raises(holdfast.StoreUnavailable, match=told) as refused:
+            async with holdfast.open(url):
+                pass
+        assert "tonic" not in str(refused.value)
+
+
+@pytest.mark.slow
+async def test_what_the_sdk_has_to_say_is_logged_a_line_each(own_cluster, caplog, capfd):  # noqa: F811
+    async with holdfast.open(own_cluster.url(), agents=[scenes.sequential], settings=QUICK):
+        own_cluster.kill()
+        while not (said := [each for each in caplog.records if each.name == "holdfast.temporal"]):
+            await asyncio.sleep(0.05)
+        await asyncio.to_thread(own_cluster.start)
+    assert not [each for each in said if "\n" in each.getMessage() or "\x1b" in each.getMessage()]
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.slow
+def test_pause_says_that_a_run_on_a_cluster_is_paused_in_a_moment(temporal_url):  # noqa: F811
+    async def begun():
+        async with holdfast.open(temporal_url, agents=[scenes.paused], settings=QUICK) as hf:
+            await (await hf.start(scenes.paused, id="w")).wait("waiting", waits_for="message", timeout="120s")
+
+    asyncio.run(begun())
+    told = command("pause", "w", db=temporal_url)
+    assert told.exit_code == 0, told.output
+    assert "w is waiting" not in told.output
+    assert "paused" in told.output

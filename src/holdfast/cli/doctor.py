@@ -136,7 +136,11 @@ def _about(facts: dict[str, Any]) -> list[tuple[str, str]]:
     schema = f", schema {facts['schema']}" if "schema" in facts else ""
     if facts["store"] == "temporal":
         store = f"{facts['url']} (Temporal {facts['server']}, namespace {facts['namespace']})"
-        side = "none (?side= names one)" if facts["side"] is None else ", ".join(value for _, value in _about(facts["side"]))
+        side = (
+            "none (?side= names one)"
+            if facts["side"] is None
+            else ", ".join(value for _, value in _about(facts["side"]))
+        )
         return [("Store", store), ("Beside it", side)]
     if facts["store"] == "postgresql":
         server = " ".join(facts["server"].split()[:2])

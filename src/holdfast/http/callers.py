@@ -13,6 +13,8 @@ from holdfast.http.routes import Call, Nothing
 from holdfast.words.durations import moment
 from holdfast.words.features import Feature
 
+Ground = Literal["sqlite", "postgresql", "cells", "temporal"]
+
 
 @dataclass(frozen=True, slots=True)
 class Me:
@@ -26,7 +28,7 @@ class Me:
     shown: str | None  # the digest of what that question showed when the link to it was made: it decides nothing else
     via: Door
     version: str
-    store: Literal["sqlite", "postgresql", "cells", "temporal"]
+    store: Ground
     now: datetime
     ends_at: datetime | None  # when the credential ends
     lacks: list[Feature]  # what the store does not have: it is not worth asking for
@@ -59,9 +61,9 @@ async def me(call: Call[Nothing, None]) -> Me:
     )  # fmt: skip
 
 
-def _kind(url: str) -> Literal["sqlite", "postgresql", "cells", "temporal"]:
-    scheme = url.partition(":")[0]
-    return scheme if scheme in ("sqlite", "cells", "temporal") else "postgresql"
+def _kind(url: str) -> Ground:
+    kinds: dict[str, Ground] = {"sqlite": "sqlite", "cells": "cells", "temporal": "temporal"}
+    return kinds.get(url.partition(":")[0], "postgresql")
 
 
 async def sign_in(call: Call[Any, Any]) -> SignIn:

@@ -587,7 +587,8 @@ class CellsStore(Store):
         return first | {name: sum(facts[name] or 0 for facts in found.values()) for name in sums} | {
             "runs": answers.summed(facts["runs"] for facts in found.values()),
             "code_versions": answers.summed(facts["code_versions"] for facts in found.values()),
-            "integrity": "; ".join(wrong) or "ok", "down": dict(self.cells.down), "database": f"cells {', '.join(found)}", "url": self.url,
+            "integrity": "; ".join(wrong) or "ok", "down": dict(self.cells.down),
+            "database": f"cells {', '.join(found)}", "url": self.url,
             "cells": {name: {"bytes": facts["bytes"], "runs": facts["runs"], "url": facts["url"]} for name, facts in found.items()},
         }  # fmt: skip
 

@@ -43,7 +43,7 @@ GAPS: Final[dict[Feature, Gap]] = {
     ),
     "announcements": Gap("announcements", f"Send messages to runs by their ids (`holdfast send`), {_OWN}", ("announce",)),
     "forks": Gap(
-        "forks", "A copy of the run becomes a fork in a database: `holdfast export RUN`, then `holdfast import` with --db sqlite:FILE",
+        "forks", "A copy becomes a fork in a database: `holdfast export RUN`, then `holdfast import` with --db sqlite:FILE",
         ("fork",),
     ),
     "deletion": Gap(

@@ -28,7 +28,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.backends.temporal import history
-from holdfast.backends.temporal.address import AGENT, ARRIVE, DECIDE, MORE, RUN, STORE, Address
+from holdfast.backends.temporal.address import AGENT, ARRIVE, DECIDE, MORE, RUN, SIDE_OF, STORE, Address
 from holdfast.backends.temporal.feed import record
 from holdfast.backends.temporal.gaps import BESIDE, GAPS, lacked
 from holdfast.backends.temporal.ground import first_attributes, first_memo
@@ -69,7 +69,7 @@ from holdfast.store.work import Asking, Transaction
 from holdfast.words import people
 from holdfast.words.clock import Clock, SystemClock
 from holdfast.words.features import Feature
-from holdfast.words.model import FINISHED, ApprovalRow, Published, RunRow
+from holdfast.words.model import FINISHED, ApprovalRow, Published, RunRow, is_served
 from holdfast.words.people import Ballot
 from holdfast.worker.settings import Settings
 
@@ -123,11 +123,30 @@ class TemporalStore(Moves):
         if self.side is not None:
             await self.side.open()
             self.side.on_change(self._tell)
+            try:
+                await self._check_side(self.side)
+            except BaseException:
+                await self.side.close()
+                raise
         self._folder = tempfile.TemporaryDirectory(prefix="holdfast-temporal-")
         self._mirror = SQLiteStore(f"{self._folder.name}/mirror.db", durability="none", clock=self.clock)
         await self._mirror.open()
         self._open = True
         self._news.begin()
+
+    async def _check_side(self, side: Store) -> None:
+        """See that this database is the one that all others name: whoever came first has told the cluster which it is."""
+        itself, told = await side.store_id(), await self._remembered(SIDE_OF, self.address.queue)
+        if told is None and self.refuses is None:
+            await self._remember(SIDE_OF, self.address.queue, {"id": itself})
+            told = await self._remembered(SIDE_OF, self.address.queue)
+        if told is not None and told["id"] != itself:
+            raise StoreUnavailable(
+                f"{side.url!r} is not the database that others name beside the cluster at {self.url!r}: its id is {itself}, theirs "
+                f"is {told['id']}. Name the same one in side=. If that was given up for this one, stop all workers and end the "
+                f"workflow that remembers it: temporal workflow terminate --workflow-id {SIDE_OF}:{self.address.queue} --namespace "
+                f"{self.address.namespace}", lasting=True,
+            )  # fmt: skip
 
     async def close(self) -> None:
         if self._open:
@@ -233,7 +252,7 @@ class TemporalStore(Moves):
         except RPCError as error:
             if run and _is_missing(error):
                 raise UnknownRun(f"there is no run {run!r} in {self.url}") from None
-            raise StoreUnavailable(f"the cluster at {self.url!r} did not answer: {error}") from error
+            raise StoreUnavailable(f"the cluster at {self.url!r} did not answer: {self.address.told(error)}") from error
         except TimeoutError:
             raise StoreUnavailable(f"the cluster at {self.url!r} did not answer in time") from None
 
@@ -303,6 +322,15 @@ class TemporalStore(Moves):
                     found[execution.id] = told
 
         await self._asked(look())
+        if new := [each.row for each in found.values() if history.is_new(each.row)]:
+            served, now = await self.agents(), self.clock.now()
+            for row in (
+                new
+            ):  # the index does not know how long histories are: a worker with its code has it, or will in a moment
+                if is_served(row, served) and (row.due_at or 0) <= now:
+                    row.due_at = None
+                else:
+                    row.status = "ready"
         async with self._turn:
             new = [each for each in found.values() if not each.more and self._is_news(each.row)]
             for each in new:
