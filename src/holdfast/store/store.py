@@ -12,7 +12,6 @@ import asyncio
 import functools
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar
 
 from holdfast.errors import StoreUnavailable, Unsupported
@@ -105,7 +104,6 @@ class Store(
     url: str
     inputs: KeptAs | None = None  # how steps keep their inputs that do not say it, nor do their agents
     refuses: str | None = None  # why nothing may be written, if so: it is only looked at
-    lacks: Mapping[Feature, str] = MappingProxyType({})  # what this ground does not have, why, and what to do instead
     # Tells how long a caller that reads now waits for a server; None: until it answers.
     read_limit_s: Callable[[], float | None]
 
@@ -122,6 +120,11 @@ class Store(
     def is_backup(self) -> bool:
         """Is it the file of a backup, which refuses every write? Known before it is open too."""
         return False
+
+    @property
+    def lacks(self) -> Mapping[Feature, str]:
+        """Features that this ground does not have: why, and what to do instead."""
+        return {}
 
     def refusal(self, feature: Feature) -> Unsupported:
         """Make the error that tells of a feature that is lacked."""

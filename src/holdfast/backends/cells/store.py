@@ -46,6 +46,7 @@ from holdfast.store.store import Store
 from holdfast.store.triggers import Act, DecideAct, DeliveryRow, NewDelivery, StartAct, TriggerRow
 from holdfast.store.work import ALL
 from holdfast.words.clock import Clock, SystemClock, Timer
+from holdfast.words.features import Feature
 from holdfast.words.harmless import logger
 from holdfast.words.limits import Lane
 from holdfast.words.model import ApprovalRow, Event, RunRow
@@ -87,7 +88,7 @@ class CellsStore(Store):
     def __init__(self, plan: Plan, *, clock: Clock | None = None, faults: Faults | None = None, name: str = "") -> None:
         super().__init__(clock if clock is not None else _Clock(lambda: self.cells.up), name)
         self.cells, self.url = Cells(plan, self.worker_id, clock=clock, faults=faults), plan.shown
-        self.inputs, self.lacks = next(iter(self.cells.made.values())).inputs, {"backup": self._each()}
+        self.inputs = next(iter(self.cells.made.values())).inputs
         self.cells.heard = self._heard
         self._worker: CellsWorker | None = None
         self._positions = Positions()
@@ -102,6 +103,10 @@ class CellsStore(Store):
         return cls(read_plan(url), clock=clock, faults=faults, name=name)
 
     # Life of the store
+
+    @property
+    def lacks(self) -> Mapping[Feature, str]:
+        return {"backup": self._each()}
 
     async def open(self) -> None:
         self._begin()

@@ -96,7 +96,6 @@ class TemporalStore(Moves):
         super().__init__(clock if clock is not None else SystemClock(), name)
         self.url, self.address, self.inputs = address.url, address, address.inputs
         self.side = side  # a database beside the cluster
-        self.lacks = lacked(self.url, side=side is not None)
         self._client: Client | None = None
         self._seen: dict[str, _Seen] = {}
         self._turn = asyncio.Lock()
@@ -116,6 +115,10 @@ class TemporalStore(Moves):
         return cls(address, clock=clock, name=name, side=side)
 
     # Life of the store
+
+    @property
+    def lacks(self) -> Mapping[Feature, str]:
+        return lacked(self.url, side=self.side is not None)
 
     async def open(self) -> None:
         self._begin()
