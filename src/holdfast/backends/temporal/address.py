@@ -55,6 +55,7 @@ LABELS_KEY: Final = SearchAttributeKey.for_keyword_list("HoldfastLabels")
 KEYS: Final = (AGENT_KEY, STATUS_KEY, WAITS_KEY, ROOT_KEY, PARENT_KEY, QUESTIONS_KEY, LABELS_KEY)
 
 _OPTIONS: Final = ("queue", "blobs", "events", "ca", "cert", "key", "tls", "api_key_file", "inputs", "side")
+_NO_NAMESPACE: Final = re.compile(r"Namespace (\S+) is not found")
 _REFUSED: Final = re.compile(r"tcp connect error.*?Os \{ code: (\d+)")
 _NAME: Final = re.compile(r"[\w.-]{1,100}", re.ASCII)
 
@@ -132,9 +133,9 @@ class Address:
     def told(self, error: Exception) -> str:
         """Say in words what the SDK tells of a cluster that cannot be reached, or has no such namespace."""
         text = str(error)
-        if isinstance(error, RPCError) and error.status == RPCStatusCode.NOT_FOUND and "amespace" in text:
-            made = f"temporal operator namespace create --namespace {self.namespace} --address {self.target}"
-            return f"it has no namespace {self.namespace!r}. Name another in the URL, or make it: {made}"
+        if lacking := _NO_NAMESPACE.match(text):
+            made = f"temporal operator namespace create --namespace {lacking[1]} --address {self.target}"
+            return f"it has no namespace {lacking[1]!r}. Name another in the URL, or make it: {made}"
         if found := _REFUSED.search(text):
             return (
                 f"nothing answers at {self.target} ({os.strerror(int(found[1])).lower()}). Start the Temporal server, or name "

@@ -325,11 +325,10 @@ class TemporalStore(Moves):
                     found[execution.id] = told
 
         await self._asked(look())
-        if new := [each.row for each in found.values() if history.is_new(each.row)]:
+        if begun := [each.row for each in found.values() if history.is_new(each.row)]:
+            # The index does not know how long histories are: a worker that has its code has it, or will in a moment.
             served, now = await self.agents(), self.clock.now()
-            for row in (
-                new
-            ):  # the index does not know how long histories are: a worker with its code has it, or will in a moment
+            for row in begun:
                 if is_served(row, served) and (row.due_at or 0) <= now:
                     row.due_at = None
                 else:
