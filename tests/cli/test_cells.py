@@ -38,6 +38,7 @@ def test_a_set_is_begun_extended_and_divided(cli, cell_urls):  # noqa: F811
     ("words", "says"),
     [
         (["list"], "names no cells"),
+        (["list", "--db", "postgresql://ann@/main?host=/tmp/x"], "'postgresql://ann@/main?host=/tmp/x' names no cells"),
         (["list", "--db", "cells:none.toml"], "there is no file 'none.toml'"),
         (["add", "a", "--db", "cells:x.toml"], "say which: holdfast cells add NAME"),
         (["add", "a", "sqlite:x.db", "--db", "cells:x.toml"], "A cell is a PostgreSQL database"),

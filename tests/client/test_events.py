@@ -201,6 +201,8 @@ async def test_a_client_that_is_not_open_says_so(tmp_path):
         ("mysql://x", "is not a store this version can open; write 'sqlite:PATH'"),
         ("agents.db", "is not a store this version can open; write 'sqlite:agents.db'"),
         ("postgres", "is not a PostgreSQL URL; write 'postgresql://user@host/database'"),
+        ("temporals://h:1/n", "write 'temporal://host:7233/namespace'"),
+        ("cell:x.toml", "'cells:FILE' or 'temporal://host:7233/namespace'"),
         (3, "is not a store this version can open; write 'sqlite:PATH'"),
     ],
 )

@@ -181,6 +181,7 @@ def test_a_server_that_cannot_be_reached_is_told_with_what_to_do(database):
     for wrong, told in (
         (f"postgresql://u@{url.hostname}:1/postgres", "is a PostgreSQL server there"),
         (f"postgresql://u@{where}/postgres?sslmode=verify-full&sslrootcert=/none.pem", "sslrootcert="),
+        ("postgresql://u@/postgres?host=/nowhere", "its socket is in the folder that host= names"),
     ):
         with pytest.raises(StoreUnavailable, match=told):
             asyncio.run(main(wrong))
@@ -198,3 +199,13 @@ def test_a_server_without_tls_is_not_spoken_to_in_the_clear(database):
     with pytest.raises(StoreUnavailable, match=r"verify-full.*sslmode=disable"):
         asyncio.run(main(far))
     asyncio.run(main(far + "?sslmode=disable"))
+
+
+async def test_a_role_that_may_not_use_the_store_is_told_what_to_grant(database):
+    """The store is there and whole: to its eyes there are no tables."""
+    async with holdfast.open(database["holdfast"]):
+        pass
+    with pytest.raises(StoreUnavailable, match='GRANT USAGE ON SCHEMA "holdfast" TO mallory; GRANT SELECT') as refused:
+        async with holdfast.open(database["mallory"]):
+            pass
+    assert "does not exist" not in str(refused.value)

@@ -107,6 +107,7 @@ async def pause(wanted: Wanted, reason: str, only: bool, now: bool) -> None:
     states = {
         "paused": "is paused" if only else "is paused, with all below it",
         "running": f"stops at its next safe point; {may_end}",
+        **dict.fromkeys(("ready", "waiting"), "was told to pause, and is paused in a moment"),
     }
     await _each(wanted, lambda hf: hf.pause(**wanted.filters(), **how), lambda run: run.pause(**how), states,
                 unserved="was told to pause")  # fmt: skip

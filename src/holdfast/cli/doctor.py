@@ -71,9 +71,9 @@ async def _examine(url: str | None, *, as_json: bool) -> int:
             agents, paused = await edge.agents(), await edge.paused_rates()
             problems = await _problems(hf, facts, url)
         except StoreUnavailable:
-            if facts["integrity"] == "ok":
+            if facts["integrity"] == "ok" and not facts.get("down"):
                 raise
-            problems = _damage(facts, url)  # of a damaged file not all can be read
+            problems = _damage(facts, url) + _down(facts, url)  # of a store that is not whole not all can be read
     durability = _durability(facts)
     if as_json:
         print_json({
@@ -104,7 +104,9 @@ def _print(
     fact("Durability", durability)
     if "runs" in facts:
         _print_contents(fact, facts, agents)
-    fact("Integrity", f"{facts['integrity']} (all of it was read in {spoken(took_s)})")
+    if facts["store"] != "temporal" or facts["side"] is not None:
+        read = "all of it" if facts["store"] != "temporal" else "the database beside the cluster"
+        fact("Integrity", f"{facts['integrity']} ({read} was read in {spoken(took_s)})")
     _print_problems(problems)
 
 
@@ -122,6 +124,8 @@ def _print_problems(problems: list[dict[str, str]]) -> None:
 
 
 def _durability(facts: dict[str, Any]) -> str:
+    if facts["store"] == "temporal":
+        return "cluster: an acknowledged write is in the cluster's own database, and as safe as that"
     if facts["store"] == "sqlite":
         return _DURABILITY.get(facts["pragmas"]["synchronous"], "unknown")
     return _DURABILITY[1 if facts["synchronous_commit"] == "off" else 2]
@@ -130,6 +134,14 @@ def _durability(facts: dict[str, Any]) -> str:
 def _about(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """Say which kind of store it is, and how large."""
     schema = f", schema {facts['schema']}" if "schema" in facts else ""
+    if facts["store"] == "temporal":
+        store = f"{facts['url']} (Temporal {facts['server']}, namespace {facts['namespace']})"
+        side = (
+            "none (?side= names one)"
+            if facts["side"] is None
+            else ", ".join(value for _, value in _about(facts["side"]))
+        )
+        return [("Store", store), ("Beside it", side)]
     if facts["store"] == "postgresql":
         server = " ".join(facts["server"].split()[:2])
         return [
@@ -145,13 +157,17 @@ def _print_contents(fact: Callable[[str, str], None], facts: dict[str, Any], age
     if facts["only_looked_at"]:
         why = "its file, folder or disk cannot be written" if facts["store"] == "sqlite" else "its role may not write"
         fact("Access", f"it can only be looked at: {why}")
-    fact("Id", facts["store_id"])
+    fact("Id", facts["store_id"] or "none yet")
     counts = ", ".join(f"{count} {status}" for status, count in facts["runs"].items())
     fact("Runs", counts or "none")
     asked = facts["open_approvals"]
-    fact("Events", f"{facts['events']}, {facts['blobs']} large values, {asked} open question{'s' * (asked != 1)}")
-    codes = ", ".join(f"{count} with code {code}" for code, count in facts["code_versions"].items() if code)
-    fact("Workers", f"{facts['workers']} alive" + (f" ({codes})" if codes else ""))
+    questions = f"{asked} open question{'s' * (asked != 1)}"
+    if facts["store"] == "temporal":  # which tells neither how many events it has, nor of its workers
+        fact("Questions", questions)
+    else:
+        fact("Events", f"{facts['events']}, {facts['blobs']} large values, {questions}")
+        codes = ", ".join(f"{count} with code {code}" for code, count in facts["code_versions"].items() if code)
+        fact("Workers", f"{facts['workers']} alive" + (f" ({codes})" if codes else ""))
     live = ", ".join(name for name, (_, _, served) in agents.items() if served)
     idle = ", ".join(name for name, (_, _, served) in agents.items() if not served)
     fact("Agents", " ".join([f"served now: {live or 'none'}", *([f"(not now: {idle})"] if idle else [])]))
@@ -163,12 +179,26 @@ def _damage(facts: dict[str, Any], url: str | None) -> list[dict[str, str]]:
     if facts["integrity"] == "ok":
         return []
     what = "the file is damaged" if facts["store"] == "sqlite" else "the store is damaged"
-    restore = command("restore", "BACKUP", db="sqlite:NEW.db" if facts["store"] == "sqlite" else url)
+    others = {"sqlite": "sqlite:NEW.db", "temporal": "postgresql://NEW"}  # of a cluster only what is beside it can be
+    to = "postgresql://NEW" if "cells" in facts else others.get(facts["store"], url)
+    restore = command("restore", "BACKUP", db=to)
     advice = (
         "Stop all workers and keep a copy of what is there, with the files beside it. Look at the disk: damage comes from "
         f"below. Then go on from a backup: {restore}"
     )
     return [{"run": "", "problem": f"{what}: {facts['integrity']}", "advice": advice}]
+
+
+def _down(facts: dict[str, Any], url: str | None) -> list[dict[str, str]]:
+    """Tell of cells that cannot be reached: nothing of them is lost."""
+    found = []
+    for name, why in facts.get("down", {}).items():
+        advice = (
+            "Start its database, or mend the way there: its share of the runs waits meanwhile, all others go on, and nothing "
+            f"of it is lost. See: {command('cells', 'list', db=url)}"
+        )
+        found.append({"run": "", "problem": f"cell {name} is down: {why}", "advice": advice})
+    return found
 
 
 def _room(facts: dict[str, Any]) -> list[dict[str, str]]:
@@ -187,6 +217,7 @@ async def _problems(hf: Client, facts: dict[str, Any], url: str | None) -> list[
         found.append({"run": run, "problem": problem, "advice": advice})
 
     found += _damage(facts, url)
+    found += _down(facts, url)
     found += _room(facts)
     if failed := await hf.runs(status="failed", limit=_LOOKED_AT):
         add(*_failed(failed, facts["runs"].get("failed", len(failed)), url))
@@ -194,7 +225,7 @@ async def _problems(hf: Client, facts: dict[str, Any], url: str | None) -> list[
     if asleep is not None:
         add(f"{asleep.what} (copied {when(facts['identity']['backup_at'])})", asleep.advice)
         return found  # what keeps a single run is nothing beside it
-    for token in await hf.tokens():
+    for token in [] if "tokens" in Edge(hf).lacks else await hf.tokens():
         if token.ends_soon():
             add(
                 f"token {token.id} of {token.name} expires at {token.expires_at:%Y-%m-%d %H:%M} UTC",

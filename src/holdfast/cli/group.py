@@ -22,8 +22,8 @@ from click.core import augment_usage_errors
 from click.shell_completion import CompletionItem
 
 STORE: Final = (
-    "The store: sqlite:PATH, postgresql://USER@HOST/DATABASE or cells:FILE. Default: $HOLDFAST_URL, else sqlite:holdfast.db in the"
-    " current folder."
+    "The store: sqlite:PATH, postgresql://USER@HOST/DATABASE, cells:FILE or temporal://HOST:7233/NAMESPACE. Default:"
+    " $HOLDFAST_URL, else sqlite:holdfast.db in the current folder."
 )
 
 # Section of `--help` -> command -> its module in this package, and its help in a line.

@@ -115,9 +115,11 @@ def _show(found: Sequence[NotificationInfo], hf: Client, *, as_json: bool) -> No
         print_json({"notifications": [dataclasses.asdict(each) for each in found]})
         return
     if not found:
-        answer(
-            f"Nobody is told of anything in {Edge(hf).url}. `holdfast notify NAME --to URL --kind run.failed` changes that."
+        edge = Edge(hf)
+        nobody = (
+            f"Nobody is told of anything in {edge.url}. `holdfast notify NAME --to URL --kind run.failed` changes that."
         )
+        answer(edge.lacks.get("notifications", nobody))
         return
     made = table("name", "to", "kinds", "state", "sent", "waiting", "dead")
     for each in found:

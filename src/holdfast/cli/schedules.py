@@ -169,7 +169,9 @@ def _show(found: Sequence[ScheduleInfo], hf: Client, *, as_json: bool) -> None:
         print_json({"schedules": [dataclasses.asdict(each) for each in found]})
         return
     if not found:
-        answer(f"No schedules in {Edge(hf).url}. An agent declares one with @agent(schedule='0 7 * * mon-fri').")
+        edge = Edge(hf)
+        declared = f"No schedules in {edge.url}. An agent declares one with @agent(schedule='0 7 * * mon-fri')."
+        answer(edge.lacks.get("schedules", declared))
         return
     made = table("name", "agent", "times", "next", "last", "", "begun", "missed")
     for each in found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -23,7 +24,7 @@ from holdfast.client.client import Client
 from holdfast.client.client import open as open_store
 from holdfast.client.edge import Edge, user
 from holdfast.client.tokens import SCOPES
-from holdfast.errors import BadArguments, HoldfastError
+from holdfast.errors import BadArguments, HoldfastError, Unsupported
 from holdfast.words.durations import seconds
 from holdfast.worker.settings import Settings
 
@@ -120,10 +121,12 @@ async def _serve(
 ) -> None:  # fmt: skip
     with Stop(lambda: say("Stopped at once.", "yellow"), grace_s=_GRACE_S, late_code=0) as stop:
         codes = server.Codes()
-        async with (
-            open_store(url, settings=settings) as hf,
-            server.serving(hf, listener, limits, codes, reached, provider) as address,
-        ):
+        async with open_store(url, settings=settings) as hf, contextlib.AsyncExitStack() as life:
+            if (why := Edge(hf).lacks.get("tokens")) is not None:
+                raise Unsupported(
+                    f"every request needs a token. {why}, or mount hf.asgi(auth=...) in an application that says who asks"
+                )
+            address = await life.enter_async_context(server.serving(hf, listener, limits, codes, reached, provider))
             for_browsers = f", for browsers at {reached}" if reached else ""
             say(f"Serving {Edge(hf).url} at {address}{for_browsers}. Ctrl-C stops.")
             if (server.is_local(listener) or reached) and listener.family != socket.AF_UNIX:

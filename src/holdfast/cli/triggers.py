@@ -96,10 +96,12 @@ def _show_all(found: Sequence[TriggerInfo], schedules: Sequence[ScheduleInfo], h
         print_json({"triggers": [_dict(each) for each in found], "schedules": [_dict(each) for each in schedules]})
         return
     if not found and not schedules:
-        answer(
-            f"Nothing starts by itself in {Edge(hf).url}. Workers declare it: @holdfast.on.webhook, queue or files, "
+        edge = Edge(hf)
+        declared = (
+            f"Nothing starts by itself in {edge.url}. Workers declare it: @holdfast.on.webhook, queue or files, "
             "@agent(schedule=...) or @agent(on=...)."
         )
+        answer(edge.lacks.get("triggers", declared))
         return
     made = table("name", "kind", "declared", "workers", "waiting", "dead", "done", "lag", "last", "")
     for each in found:

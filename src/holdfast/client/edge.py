@@ -46,6 +46,7 @@ from holdfast.store.store import Store
 from holdfast.store.triggers import UNDONE, Tally
 from holdfast.words.calls import OpenBody
 from holdfast.words.durations import moment
+from holdfast.words.features import Feature
 from holdfast.words.model import ApprovalRow, Event, Published, RunRow, Signal, checked_kinds, checked_run_id
 from holdfast.words.people import GROUP, Actor, Ballot, passed_on
 from holdfast.words.triggers import Delivery
@@ -185,6 +186,11 @@ class Edge:
     def only_reads(self) -> bool:
         """Is the store one that can only be looked at?"""
         return self._hf.store.refuses is not None
+
+    @property
+    def lacks(self) -> Mapping[Feature, str]:
+        """Features that the ground does not have, each with why and what to do instead. What is lacked is not offered."""
+        return self._hf.store.lacks
 
     def now(self) -> int:
         """Read the store's clock."""

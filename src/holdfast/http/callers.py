@@ -11,6 +11,9 @@ from holdfast.client.tokens import SCOPES, Scope
 from holdfast.http.auth import Door
 from holdfast.http.routes import Call, Nothing
 from holdfast.words.durations import moment
+from holdfast.words.features import Feature
+
+Ground = Literal["sqlite", "postgresql", "cells", "temporal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +28,10 @@ class Me:
     shown: str | None  # the digest of what that question showed when the link to it was made: it decides nothing else
     via: Door
     version: str
-    store: Literal["sqlite", "postgresql"]
+    store: Ground
     now: datetime
     ends_at: datetime | None  # when the credential ends
+    lacks: list[Feature]  # what the store does not have: it is not worth asking for
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +57,13 @@ async def me(call: Call[Nothing, None]) -> Me:
     may = [scope for scope in SCOPES if scope in caller.scopes]
     return Me(
         caller.actor.name, list(caller.actor.groups), may, None if only is None else dict(only), who.question, who.shown,
-        caller.kind, version(), "sqlite" if edge.url.startswith("sqlite") else "postgresql", moment(edge.now()), caller.ends_at,
+        caller.kind, version(), _kind(edge.url), moment(edge.now()), caller.ends_at, sorted(edge.lacks),
     )  # fmt: skip
+
+
+def _kind(url: str) -> Ground:
+    kinds: dict[str, Ground] = {"sqlite": "sqlite", "cells": "cells", "temporal": "temporal"}
+    return kinds.get(url.partition(":")[0], "postgresql")
 
 
 async def sign_in(call: Call[Any, Any]) -> SignIn:

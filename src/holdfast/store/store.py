@@ -11,10 +11,10 @@ import abc
 import asyncio
 import functools
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import StoreUnavailable, Unsupported
 from holdfast.runtime import AgentSpec
 from holdfast.runtime import outside as in_no_run
 from holdfast.store.announcements import Announcements
@@ -55,6 +55,7 @@ from holdfast.store.work import Asking, Transaction, rows, settle
 from holdfast.words.calls import KeptAs
 from holdfast.words.clock import Clock
 from holdfast.words.durations import spoken
+from holdfast.words.features import Feature
 from holdfast.words.harmless import logger
 from holdfast.words.limits import Lane
 
@@ -119,6 +120,15 @@ class Store(
     def is_backup(self) -> bool:
         """Is it the file of a backup, which refuses every write? Known before it is open too."""
         return False
+
+    @property
+    def lacks(self) -> Mapping[Feature, str]:
+        """Features that this ground does not have: why, and what to do instead."""
+        return {}
+
+    def refusal(self, feature: Feature) -> Unsupported:
+        """Make the error that tells of a feature that is lacked."""
+        return Unsupported(self.lacks[feature])
 
     @abc.abstractmethod
     async def open(self) -> None:

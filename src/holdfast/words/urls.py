@@ -59,7 +59,7 @@ def _named(found: re.Match[str]) -> str:
 
 def redacted_words(text: str) -> str:
     """A text in which a word may be a URL, as one that was typed in the wrong place."""
-    return re.sub(r"\S*(?:://|:\S*@)\S*", lambda found: redacted(found[0]), text)
+    return re.sub(r"""(['"`(\[]*)(\S*(?:://|:\S*@)\S*)""", lambda found: found[1] + redacted(found[2]), text)
 
 
 def without_secrets(text: str, url: str) -> str:

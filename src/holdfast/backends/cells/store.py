@@ -46,6 +46,7 @@ from holdfast.store.store import Store
 from holdfast.store.triggers import Act, DecideAct, DeliveryRow, NewDelivery, StartAct, TriggerRow
 from holdfast.store.work import ALL
 from holdfast.words.clock import Clock, SystemClock, Timer
+from holdfast.words.features import Feature
 from holdfast.words.harmless import logger
 from holdfast.words.limits import Lane
 from holdfast.words.model import ApprovalRow, Event, RunRow
@@ -102,6 +103,10 @@ class CellsStore(Store):
         return cls(read_plan(url), clock=clock, faults=faults, name=name)
 
     # Life of the store
+
+    @property
+    def lacks(self) -> Mapping[Feature, str]:
+        return {"backup": self._each()}
 
     async def open(self) -> None:
         self._begin()
@@ -583,12 +588,12 @@ class CellsStore(Store):
         found = {cell.cell: facts for cell, facts in await self._every(lambda cell: cell.facts())}
         first = next(iter(found.values()))
         wrong = [f"cell {name}: {facts['integrity']}" for name, facts in found.items() if facts["integrity"] != "ok"]
-        wrong += [f"cell {name} is down: {why}" for name, why in self.cells.down.items()]
         sums = ("events", "signals", "blobs", "open_approvals", "workers", "bytes")
         return first | {name: sum(facts[name] or 0 for facts in found.values()) for name in sums} | {
             "runs": answers.summed(facts["runs"] for facts in found.values()),
             "code_versions": answers.summed(facts["code_versions"] for facts in found.values()),
-            "integrity": "; ".join(wrong) or "ok", "database": f"cells {', '.join(found)}", "url": self.url,
+            "integrity": "; ".join(wrong) or "ok", "down": dict(self.cells.down),
+            "database": f"cells {', '.join(found)}", "url": self.url,
             "cells": {name: {"bytes": facts["bytes"], "runs": facts["runs"], "url": facts["url"]} for name, facts in found.items()},
         }  # fmt: skip
 

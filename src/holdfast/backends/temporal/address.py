@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import re
 from dataclasses import dataclass
@@ -15,10 +16,12 @@ from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSe
 from temporalio.client import Client
 from temporalio.common import SearchAttributeKey
 from temporalio.converter import DataConverter, ExternalStorage
+from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
 from holdfast.backends.temporal.blobs import THRESHOLD_BYTES, Folder
 from holdfast.errors import BadArguments, StoreUnavailable
+from holdfast.words.harmless import logger
 from holdfast.words.urls import redacted
 
 RUN: Final = "holdfast.run"  # the workflow that is a run
@@ -33,6 +36,9 @@ EXPORTED: Final = "holdfast.exported"  # and for each in which a run went
 DECIDE: Final = "holdfast.decide"  # the update by which a person says something to a question
 STEP: Final = "holdfast.step"
 SIDE: Final = "holdfast.side"  # an activity that asks the database beside the cluster
+SIDE_OF: Final = (
+    "holdfast.beside"  # a workflow that nobody carries out: which database the task queues of a name have beside them
+)
 KEEP: Final = "holdfast.keep"  # an activity whose input is what a run recorded, and which copies that into the feed
 FED_S: Final = 10.0  # for so long one copies, before another does
 MORE: Final = "more"  # among the questions by which a run is found: it has more of them
@@ -49,6 +55,8 @@ LABELS_KEY: Final = SearchAttributeKey.for_keyword_list("HoldfastLabels")
 KEYS: Final = (AGENT_KEY, STATUS_KEY, WAITS_KEY, ROOT_KEY, PARENT_KEY, QUESTIONS_KEY, LABELS_KEY)
 
 _OPTIONS: Final = ("queue", "blobs", "events", "ca", "cert", "key", "tls", "api_key_file", "inputs", "side")
+_NO_NAMESPACE: Final = re.compile(r"Namespace (\S+) is not found")
+_REFUSED: Final = re.compile(r"tcp connect error.*?Os \{ code: (\d+)")
 _NAME: Final = re.compile(r"[\w.-]{1,100}", re.ASCII)
 
 
@@ -115,11 +123,27 @@ class Address:
                 tls=self.tls,
                 api_key=self.api_key,
                 data_converter=self.converter(),
+                runtime=_runtime(),
             )
             await self._prepare(client)
         except (RPCError, RuntimeError, OSError) as error:
-            raise StoreUnavailable(f"the cluster at {self.url!r} cannot be used: {error}") from error
+            raise StoreUnavailable(f"the cluster at {self.url!r} cannot be used: {self.told(error)}") from error
         return client
+
+    def told(self, error: Exception) -> str:
+        """Say in words what the SDK tells of a cluster that cannot be reached, or has no such namespace."""
+        text = str(error)
+        if lacking := _NO_NAMESPACE.match(text):
+            made = f"temporal operator namespace create --namespace {lacking[1]} --address {self.target}"
+            return f"it has no namespace {lacking[1]!r}. Name another in the URL, or make it: {made}"
+        if found := _REFUSED.search(text):
+            return (
+                f"nothing answers at {self.target} ({os.strerror(int(found[1])).lower()}). Start the Temporal server, or name "
+                "its address in the URL; its frontend has port 7233 if nobody chose another"
+            )
+        if "dns error" in text:
+            return f"there is no host {self.target.rpartition(':')[0]!r}. Name another in the URL"
+        return text
 
     async def _prepare(self, client: Client) -> None:
         asked = ListSearchAttributesRequest(namespace=self.namespace)
@@ -141,6 +165,14 @@ class Address:
         """The task queue of the runs of an agent: whoever polls it has the code, in that version."""
         named = agent if version is None else f"{agent}@{version}"
         return f"{self.queue}:{named}" + ("" if queue == "default" else f"/{queue}")
+
+
+@functools.cache
+def _runtime() -> Runtime:
+    """The SDK of this process: what it has to say is logged as everything is, a line each, and not printed."""
+    to = LogForwardingConfig(logger("holdfast.temporal"), append_target_to_name=False, prepend_target_on_message=False)
+    level = TelemetryFilter(core_level="WARN", other_level="ERROR")
+    return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(level, forwarding=to)))
 
 
 def _side(said: str | None, shown: str) -> str | None:

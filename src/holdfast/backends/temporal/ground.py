@@ -238,6 +238,7 @@ class Ground:
         """Let the run be paused from here on, unless it is to be cancelled."""
         row, state = self.row, self.state
         row.status, row.reason, row.waits_for, row.due_at = "paused", reason, None, None
+        row.updated_at = self.clock.now()
         state.held = not any(signal.kind == "run.cancelling" for signal in state.signals)
 
     async def _until_told(self) -> None:

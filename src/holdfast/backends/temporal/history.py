@@ -73,12 +73,20 @@ async def told(client: Client, execution: WorkflowExecution) -> Found | None:
     if execution.workflow_type != RUN or said is None or still is None:
         return None
     row = moved(RunRow(**{"input": "", **still}, status="ready"), said["row"])
+    row.updated_at = row.updated_at or row.created_at  # one that has recorded nothing was changed when it was made
     if row.status == "running" and 0 < execution.history_length <= _UNTAKEN:
         row.status = "ready"
+    elif execution.history_length and is_new(row):
+        row.due_at = None
     if row.status not in FINISHED and execution.status not in _GOES_ON:
         await _judge(client, row, execution)
     questions = {each["id"]: ApprovalRow(**each) for each in said["questions"]}
     return Found(row, None, [], {} if row.status in FINISHED else questions, more="more" in said)
+
+
+def is_new(row: RunRow) -> bool:
+    """Is it told as it was started? One that a worker has taken, and that has told nothing yet, is told so too."""
+    return row.status == "running" and row.due_at is not None
 
 
 async def _judge(client: Client, row: RunRow, execution: WorkflowExecution) -> None:

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -20,15 +21,16 @@ from typing import Any, Final, NoReturn, ParamSpec, TypeVar
 
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, GetSystemInfoRequest
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowUpdateRPCTimeoutOrCancelledError
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.backends.temporal import history
-from holdfast.backends.temporal.address import AGENT, ARRIVE, DECIDE, MORE, RUN, Address
+from holdfast.backends.temporal.address import AGENT, ARRIVE, DECIDE, MORE, RUN, SIDE_OF, STORE, Address
 from holdfast.backends.temporal.feed import record
+from holdfast.backends.temporal.gaps import BESIDE, GAPS, lacked
 from holdfast.backends.temporal.ground import first_attributes, first_memo
 from holdfast.backends.temporal.history import Found
 from holdfast.backends.temporal.moves import Moves, unspill
@@ -54,6 +56,7 @@ from holdfast.store.approvals import count, delegated
 from holdfast.store.audit import note
 from holdfast.store.blobs import insert_blobs, spilled
 from holdfast.store.budgets import Spending, spend
+from holdfast.store.bundles import public_id
 from holdfast.store.changes import Changes, News
 from holdfast.store.contract import Ailment, looks_again, write_limit
 from holdfast.store.control import Resume
@@ -65,7 +68,8 @@ from holdfast.store.streams import Piece
 from holdfast.store.work import Asking, Transaction
 from holdfast.words import people
 from holdfast.words.clock import Clock, SystemClock
-from holdfast.words.model import FINISHED, ApprovalRow, Published, RunRow
+from holdfast.words.features import Feature
+from holdfast.words.model import FINISHED, ApprovalRow, Published, RunRow, is_served
 from holdfast.words.people import Ballot
 from holdfast.worker.settings import Settings
 
@@ -80,18 +84,7 @@ _SHORT: Final = 1_000  # events of a history that are read when only the row is 
 _SOONEST_S, _LATEST_S = 0.05, 1.0  # between two looks for news, while somebody waits
 _ALIVE_S: Final = 75.0  # since a poller was heard of: each poll takes a minute
 _AGENTS_S: Final = 2.0
-_NEEDS: Final = "and that needs a database of Holdfast's own (sqlite: or postgresql://)"
-_BESIDE_IT: Final = ". Name one that stands beside it in its URL: ?side=postgresql://..."
 _OWN: Final = ("lease_owner", "company", "life", "life_at", "worked_ms", "interruptions")
-_BESIDE: Final = (
-    "said", "conversations", "fill_conversation", "delete_conversation", "add_token", "use_token", "revoke_tokens", "token",
-    "tokens", "begin_session", "session", "use_once", "end_sessions_of", "end_session", "add_link", "link", "note_refusals",
-    "erase_audit", "paused_rates", "feed", "feed_lines",
-)  # fmt: skip
-_SPOKEN: Final = dict.fromkeys(("feed", "feed_lines"), "the feed of all runs")
-_REFUSED: Final = (
-    "fleet_workers", "lost_workers", "backup", "delete", "delete_finished", "fork", "retain",
-)  # fmt: skip
 
 
 class TemporalStore(Moves):
@@ -123,17 +116,40 @@ class TemporalStore(Moves):
 
     # Life of the store
 
+    @property
+    def lacks(self) -> Mapping[Feature, str]:
+        return lacked(self.url, side=self.side is not None)
+
     async def open(self) -> None:
         self._begin()
         self._client = await self.address.connect()
         if self.side is not None:
             await self.side.open()
             self.side.on_change(self._tell)
+            try:
+                await self._check_side(self.side)
+            except BaseException:
+                await self.side.close()
+                raise
         self._folder = tempfile.TemporaryDirectory(prefix="holdfast-temporal-")
         self._mirror = SQLiteStore(f"{self._folder.name}/mirror.db", durability="none", clock=self.clock)
         await self._mirror.open()
         self._open = True
         self._news.begin()
+
+    async def _check_side(self, side: Store) -> None:
+        """See that this database is the one that all others name: whoever came first has told the cluster which it is."""
+        itself, told = await side.store_id(), await self._remembered(SIDE_OF, self.address.queue)
+        if told is None and self.refuses is None:
+            await self._remember(SIDE_OF, self.address.queue, {"id": itself})
+            told = await self._remembered(SIDE_OF, self.address.queue)
+        if told is not None and told["id"] != itself:
+            raise StoreUnavailable(
+                f"{side.url!r} is not the database that others name beside the cluster at {self.url!r}: its id is {itself}, theirs "
+                f"is {told['id']}. Name the same one in side=. If that was given up for this one, stop all workers and end the "
+                f"workflow that remembers it: temporal workflow terminate --workflow-id {SIDE_OF}:{self.address.queue} --namespace "
+                f"{self.address.namespace}", lasting=True,
+            )  # fmt: skip
 
     async def close(self) -> None:
         if self._open:
@@ -178,12 +194,17 @@ class TemporalStore(Moves):
         return 0
 
     async def facts(self) -> dict[str, Any]:
-        known = await self._mirror.facts()
-        told = {
-            name: known[name]
-            for name in ("integrity", "runs", "events", "signals", "blobs", "open_approvals", "workers")
-        }
-        return {**known, **told, "store": "temporal", "url": self.url, "worker": self.worker_id}
+        about = await self._asked(self.client.workflow_service.get_system_info(GetSystemInfoRequest()))
+        side = None if self.side is None else await self.side.facts()
+        runs, named = Counter[str](), await self._remembered(STORE, "id")
+        for counted in (await self.count_runs()).values():
+            runs.update(counted)
+        return {
+            "store": "temporal", "url": self.url, "worker": self.worker_id, "namespace": self.address.namespace,
+            "server": about.server_version, "store_id": None if named is None else public_id(named["id"]), "side": side,
+            "integrity": "ok" if side is None else side["integrity"], "runs": dict(runs),
+            "open_approvals": len(await self.approvals(limit=_LOOKED_AT)),
+        }  # fmt: skip
 
     async def _hold_lock(self) -> None:
         """A process on Temporal is known to be alive by its polls."""
@@ -195,26 +216,19 @@ class TemporalStore(Moves):
         """Nothing waits: what is written here goes to the cluster at once."""
 
     def heartbeat(self, ttl_ms: int) -> NoReturn:
-        raise self._lacks("a lease")
+        raise self._of_a_database("leases")
 
     def transaction(self, isolation: str) -> NoReturn:
-        raise self._lacks("a transaction")
+        raise self._of_a_database("transactions")
 
     def shuts_out(self, isolation: str) -> NoReturn:
-        raise self._lacks("a transaction")
-
-    async def restore(self, path: Any, *, by: str, via: str) -> NoReturn:
-        raise self._lacks("a backup")
-
-    async def _copy_out(self, part: Any) -> NoReturn:
-        raise self._lacks("a backup")
-
-    def _lacks(self, what: str) -> Unsupported:
-        advice = _BESIDE_IT if what in _BESIDE else ""
-        return Unsupported(f"{_SPOKEN.get(what, what)}: {self.url!r} is a Temporal cluster, {_NEEDS}{advice}")
+        raise self._of_a_database("transactions")
 
     def _submit(self, do: Any, **_: Any) -> NoReturn:
-        raise self._lacks("what is to be written")
+        raise self._of_a_database("rows that could be written")
+
+    def _of_a_database(self, what: str) -> Unsupported:
+        return Unsupported(f"{self.url!r} is a Temporal cluster, which has no {what}: this is done in databases alone")
 
     async def _mirrored(self, do: Callable[[Transaction], Asking[T]]) -> T:
         return await self._mirror._submit(do)
@@ -241,7 +255,7 @@ class TemporalStore(Moves):
         except RPCError as error:
             if run and _is_missing(error):
                 raise UnknownRun(f"there is no run {run!r} in {self.url}") from None
-            raise StoreUnavailable(f"the cluster at {self.url!r} did not answer: {error}") from error
+            raise StoreUnavailable(f"the cluster at {self.url!r} did not answer: {self.address.told(error)}") from error
         except TimeoutError:
             raise StoreUnavailable(f"the cluster at {self.url!r} did not answer in time") from None
 
@@ -311,6 +325,14 @@ class TemporalStore(Moves):
                     found[execution.id] = told
 
         await self._asked(look())
+        if begun := [each.row for each in found.values() if history.is_new(each.row)]:
+            # The index does not know how long histories are: a worker that has its code has it, or will in a moment.
+            served, now = await self.agents(), self.clock.now()
+            for row in begun:
+                if is_served(row, served) and (row.due_at or 0) <= now:
+                    row.due_at = None
+                else:
+                    row.status = "ready"
         async with self._turn:
             new = [each for each in found.values() if not each.more and self._is_news(each.row)]
             for each in new:
@@ -331,6 +353,9 @@ class TemporalStore(Moves):
     # Reading
 
     async def run(self, run: str) -> RunRow | None:
+        if not run:  # a probe
+            await self._asked(self.client.workflow_service.get_system_info(GetSystemInfoRequest()))
+            return None if self.side is None else await self.side.run("")
         await self._refresh(run, whole=False)
         return await super().run(run)
 
@@ -457,6 +482,9 @@ class TemporalStore(Moves):
     async def stream_sizes(self, run: str) -> dict[str, int]:
         return {} if self.side is None else await self.side.stream_sizes(run)
 
+    async def paused_rates(self, *args: Any, **named: Any) -> list[tuple[str, int]]:
+        return [] if self.side is None else await self.side.paused_rates(*args, **named)
+
     async def feed_reach(self) -> tuple[int, int]:
         return await super().feed_reach() if self.side is None else await self.side.feed_reach()
 
@@ -471,9 +499,7 @@ class TemporalStore(Moves):
         if self.side is not None:
             return await self.side.audit(run, limit, **which)
         if "only" in which:
-            raise Unsupported(
-                f"{self.url!r} is a Temporal cluster, which keeps no audit; the histories of runs name who decided{_BESIDE_IT}"
-            )
+            raise self.refusal("audit")
         if run is None or which.get("actions") != ["start"]:
             return []
         described = await self._described(run)
@@ -856,20 +882,20 @@ def _of_run(name: str) -> Any:
     return method
 
 
-def _of_side(name: str) -> Any:
+def _of_side(name: str, feature: Feature) -> Any:
     """Ask the database beside the cluster, if there is one, for what spans runs."""
 
     async def method(self: TemporalStore, *args: Any, **named: Any) -> Any:
         if self.side is None:
-            raise self._lacks(name)
+            raise self.refusal(feature)
         return await getattr(self.side, name)(*args, **named)
 
     return method
 
 
-def _refused(name: str) -> Any:
+def _refused(feature: Feature) -> Any:
     async def method(self: TemporalStore, *_: Any, **__: Any) -> NoReturn:
-        raise self._lacks(name)
+        raise self.refusal(feature)
 
     return method
 
@@ -879,8 +905,10 @@ for _name in (
     "last_of_kind", "last_request", "spent_by", "keys_like", "last_messages", "count_messages", "voted",
 ):  # fmt: skip
     setattr(TemporalStore, _name, _of_run(_name))
-for _name in _BESIDE:
-    setattr(TemporalStore, _name, _of_side(_name))
-for _name in _REFUSED:
-    if hasattr(Store, _name):
-        setattr(TemporalStore, _name, _refused(_name))
+for _feature, _gap in BESIDE.items():
+    for _name in _gap.operations:
+        setattr(TemporalStore, _name, _of_side(_name, _feature))
+for _feature, _gap in GAPS.items():
+    for _name in _gap.operations:
+        setattr(TemporalStore, _name, _refused(_feature))
+TemporalStore.__abstractmethods__ = frozenset()  # those of the tables are there

@@ -34,11 +34,18 @@ def without_id(told: str, run: str) -> str:
     return told
 
 
+NEVER: Final = (
+    "Change the agent and resume the run, or cancel it"  # of what its ground lacks: with this code it never goes on
+)
+
+
 def after_pause(run: RunRow, url: str | None) -> tuple[str, str]:
     """Advise on a paused run: what then, and the command."""
     again = advised(run.reason)
     if again is not None:
         return "Fork the other run again:", command("fork", again[0], "--replace", f"{again[1]}=JSON", db=url)
+    if (run.reason or "").endswith(NEVER):
+        return "Or end it:", command("cancel", run.id, db=url)
     return "Then let it go on:", command("resume", run.id, db=url)
 
 

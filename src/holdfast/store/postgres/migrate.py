@@ -79,5 +79,15 @@ async def _missing(connection: Connection, schema: str, wanted: list[Migration])
         raise StoreUnavailable(
             f"the schema {schema!r} is some other program's (it has a table {min(tables)!r}); name another: ?schema=..."
         )
-    applied = await connection.fetch("SELECT number, name, checksum FROM migrations") if tables else []
+    try:
+        applied = await connection.fetch("SELECT number, name, checksum FROM migrations") if tables else []
+    except (
+        asyncpg.UndefinedTableError,
+        asyncpg.InsufficientPrivilegeError,
+    ):  # a schema that may not be used is not looked into
+        role = await connection.fetchval("SELECT quote_ident(current_user)")
+        raise StoreUnavailable(
+            f"the role {role} may not use the schema {schema!r}, in which the store is. Let its owner say: GRANT USAGE ON SCHEMA "
+            f'"{schema}" TO {role}; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "{schema}" TO {role}'
+        ) from None
     return missing(f"schema {schema!r}", [tuple(row) for row in applied], wanted)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, ParamSpec, TypeVar
@@ -101,7 +102,9 @@ class PostgresStore(Store):
             if isinstance(
                 error, (*TROUBLE, asyncpg.PostgresError, ValueError)
             ):  # what the driver cannot read of the URL
-                raise StoreUnavailable(f"{self.url!r} cannot be opened: {self._told(error)}{_advice(error)}") from None
+                raise StoreUnavailable(
+                    f"{self.url!r} cannot be opened: {self._told(error)}{_advice(error, self.url)}"
+                ) from None
             raise
         self._writer.open(db)
         self._open = True
@@ -294,7 +297,7 @@ def _bury(tx: Transaction, worker: str) -> Asking[int]:
     return (yield from bury(tx, worker))
 
 
-def _advice(error: BaseException) -> str:
+def _advice(error: BaseException, url: str) -> str:
     """Advise what to do about a server that cannot be reached, lets nobody in, or has no TLS though the URL wants it."""
     if "rejected SSL" in str(error):
         return (
@@ -306,7 +309,9 @@ def _advice(error: BaseException) -> str:
     if "issuer certificate" in str(error) or "self-signed" in str(error):
         return "; sslrootcert=FILE names a certificate authority that the system does not know"
     if isinstance(error, FileNotFoundError):
-        return "; are the files there that sslrootcert=, sslcert= and sslkey= name?"
+        if re.search(r"[?&]ssl(rootcert|cert|key|crl)=", url) or any(name.startswith("PGSSL") for name in os.environ):
+            return "; are the files there that sslrootcert=, sslcert= and sslkey= name?"
+        return "; is a PostgreSQL server there? While it runs, its socket is in the folder that host= names"
     if isinstance(error, (ConnectionRefusedError, TimeoutError)):
         return "; is a PostgreSQL server there, at that host and port?"
     return ""

@@ -5,7 +5,7 @@ import { brand, icon } from "./icons.js";
 import { glyph, menu } from "./parts.js";
 import { read, write } from "./api.js";
 import { help } from "./keys.js";
-import { get, may, on, set } from "./store.js";
+import { get, has, may, on, set } from "./store.js";
 import { clock, seconds } from "./time.js";
 
 const PLACES = [["runs", "Runs", "list", "read"], ["approvals", "Approvals", "inbox", null], ["fleet", "Fleet", "fleet", "all"], ["agents", "Agents", "bolt", "read"]];
@@ -22,7 +22,7 @@ export function frame(go) {
   const drawNav = () => {
     const me = get("me");
     bar.hidden = !me;
-    swap(nav, PLACES.filter(([id, , , scope]) => (me?.question ? id === "approvals" : !scope || may(scope))).map(([id, text, name]) =>
+    swap(nav, PLACES.filter(([id, , , scope]) => (me?.question ? id === "approvals" : (!scope || may(scope)) && has(id))).map(([id, text, name]) =>
       h("a.nav", { href: id, "aria-current": id === place ? "page" : undefined }, h("span.nav-ico", icon(name)), h("span", text),
         id === "approvals" && get("mine") > 0 && h("span.badge.ask", { title: `${get("mine")} for you` }, get("mine") > 99 ? "99+" : get("mine")))));
   };
@@ -86,9 +86,9 @@ function themed() {
 function person(me, go) {
   const told = me.groups?.length ? `${me.name}, in ${me.groups.join(", ")}` : me.name;
   const opener = h("button.me", { type: "button", title: told, "aria-haspopup": "menu", "aria-expanded": "false", onclick: () => menu(opener, [
-    may("all") && ["Conversations", path("conversations")],
-    may("all") && ["Schedules and triggers", path("schedules")],
-    may("read") && ["Audit", path("audit")],
+    may("all") && has("conversations") && ["Conversations", path("conversations")],
+    may("all") && (has("schedules") || has("triggers")) && ["Schedules and triggers", path("schedules")],
+    may("read") && has("audit") && ["Audit", path("audit")],
     null,
     ["Keys and settings", help],
     ["Theme as the system", () => wear(null)],

@@ -309,6 +309,6 @@ export const ghosts = (rows = 8, kind = "") =>
   h("div.ghosts", { class: kind, "aria-busy": "true", "aria-label": "Loading" }, [62, 48, 70, 55, 66, 44, 58, 71].slice(0, rows).map((wide) =>
     h("div.ghost-row", [4, 10, wide - 20, 8].map((each) => h("i.ghost", { style: { width: `${each}%` } })))));
 
-/** An error where it happened: its message, its hint, its code, and a way to try again. */
+/** An error where it happened: its message, its hint, its code, and a way to try again, unless the store will never have it. */
 export const problem = (error, again) =>
-  h("div.problem", { role: "alert" }, icon("warn"), h("div", { title: error.code }, h("p", error.message), advice(error) && h("p.dim", advice(error))), again && button("Try again", { kind: "small", onclick: again }));
+  h("div.problem", { role: "alert" }, icon("warn"), h("div", { title: error.code }, h("p", error.message), advice(error) && h("p.dim", advice(error))), again && error.code !== "unsupported" && button("Try again", { kind: "small", onclick: again }));

@@ -64,3 +64,6 @@ export function on(names, then) {
 /** May the person who looks do this: read, write or decide? "all" is to read what is not of single runs, such as the fleet: a token of
  * some runs may not. What is not allowed is not offered. */
 export const may = (scope) => (scope === "all" ? may("read") && !state.me.only : state.me?.scopes?.includes(scope) ?? false);
+
+/** Does the store have this, such as forks or a fleet? What it lacks is not offered either. */
+export const has = (feature) => !state.me?.lacks?.includes(feature);

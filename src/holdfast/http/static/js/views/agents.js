@@ -6,7 +6,7 @@ import { form } from "../form.js";
 import { write as json } from "../json.js";
 import { button, copied, ghosts, icon, problem } from "../parts.js";
 import { command, count, dollars, spoken } from "../say.js";
-import { get, may } from "../store.js";
+import { get, has, may } from "../store.js";
 import { span } from "../time.js";
 import { styled } from "../sheets.js";
 
@@ -15,7 +15,7 @@ export function open(context) {
   let agents = [];
   const list = h("section.panel.agents", ghosts(5));
   const side = h("div.start-place");
-  const element = h("div", h("div.head", h("div.head-line", h("h1", "Agents"), h("p.dim", "what workers have published; nothing is configured here")), h("div.acts", may("all") && button("Schedules and triggers", { name: "clock", href: "schedules" }))), h("div.agents-two", list, side));
+  const element = h("div", h("div.head", h("div.head-line", h("h1", "Agents"), h("p.dim", "what workers have published; nothing is configured here")), h("div.acts", may("all") && (has("schedules") || has("triggers")) && button("Schedules and triggers", { name: "clock", href: "schedules" }))), h("div.agents-two", list, side));
 
   const fill = async () => {
     const answer = await read("api/agents");

@@ -6,7 +6,7 @@ import { asked, inWords, meant, parse, STATUSES, withWord, write } from "../filt
 import { follow } from "../live.js";
 import { button, choice, copied, ghosts, icon, problem, strand } from "../parts.js";
 import { count, many, word } from "../say.js";
-import { get, may, set } from "../store.js";
+import { get, has, may, set } from "../store.js";
 import { bulkBar } from "./runs/bulk.js";
 import { needsBox } from "./runs/needs.js";
 import { card, line } from "./runs/rows.js";
@@ -230,7 +230,7 @@ class List {
 
   #follow(position) {
     const kinds = LATELY.map((each) => `kinds=${each}`).join("&");
-    if (position === undefined || position === null) return;
+    if (position === undefined || position === null || !has("feed")) return;
     this.following = follow("subject", `api/events?${kinds}`, { after: position, tells: (event) => this.#heard(event), over: (_, error) => error && swap(this.trouble, problem(error, () => this.begin())) });
   }
 

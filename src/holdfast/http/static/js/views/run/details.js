@@ -7,7 +7,7 @@ import { isOpen } from "./journal.js";
 import { button, copied, facts, icon, moment, problem, runLink, standing, tree, value, who } from "../../parts.js";
 import { bytes, clock, count, cost, dollars, many, ms, people, spoken, tokens } from "../../say.js";
 import { worker } from "../../workers.js";
-import { get, may } from "../../store.js";
+import { get, has, may } from "../../store.js";
 import { between, edge, moved, path as line } from "./torn.js";
 import { brief, named, resolved, took } from "./rows.js";
 
@@ -123,7 +123,7 @@ function callPanel(model, { call, run, journal }, acts) {
     call.question?.kind === "in_doubt" ? ["In doubt", "asks a person"] : call.tries?.some((each) => each.how === "unknown") ? ["In doubt", resolved(call).join("")] : null,
     call.waits?.length ? ["Waited for", call.waits.map(([from, to, rate]) => `its turn${rate ? ` of ${rate}` : ""}, ${spoken(to - from)}`).join("; ")] : null,
     call.dropped === null ? null : ["Taken out", "by a retry, ", h("button.link", { type: "button", onclick: () => acts.choose(String(call.dropped)) }, `seq ${call.dropped}`)]));
-  inside.push(h("footer.side-foot", may("write") && call.dropped === null && run === model.id ? button("Fork from here…", { name: "fork", kind: "small", onclick: () => acts.fork(call) }) : null, h("span.gap"), button("Journal here", { kind: "small", onclick: () => acts.where("journal", call.seq) })));
+  inside.push(h("footer.side-foot", may("write") && has("forks") && call.dropped === null && run === model.id ? button("Fork from here…", { name: "fork", kind: "small", onclick: () => acts.fork(call) }) : null, h("span.gap"), button("Journal here", { kind: "small", onclick: () => acts.where("journal", call.seq) })));
   return { inside, close };
 }
 

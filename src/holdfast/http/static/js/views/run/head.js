@@ -5,7 +5,7 @@ import { h, path, swap } from "../../dom.js";
 import { write as json } from "../../json.js";
 import { ask, button, choice, copied, copier, folded, icon, menu, meter, pieces, problem, runLink, sentence, standing, toast } from "../../parts.js";
 import { age, clock, command, count, day, dollars, exact, happens, lived, many, minute, ms, now, rested, spoken, stands, takesOver } from "../../say.js";
-import { get, may } from "../../store.js";
+import { get, has, may } from "../../store.js";
 import { worker as workerName } from "../../workers.js";
 import { planOf } from "./details.js";
 import { parsed, sentAs } from "./message.js";
@@ -48,14 +48,14 @@ export function head(model, acts) {
       if (info.status === "paused") made.push(act("Resume", "play", resume));
       else if (info.status === "failed") made.push(act("Retry…", "again", retry));
       else made.push(act("Pause", "pause", pause, why ?? (info.stopping ? `it is ${info.stopping} already` : null)));
-      made.push(act("Send…", "send", send, why), act("Fork…", "fork", () => fork()), act("Cancel…", "stop", cancel, why));
+      made.push(act("Send…", "send", send, why), ...(has("forks") ? [act("Fork…", "fork", () => fork())] : []), act("Cancel…", "stop", cancel, why));
     }
     const more = button("", { name: "more", kind: "square", title: "More", onclick: () => menu(more, [
       ["Export as a file", path("api", "runs", info.id, "bundle")],
       ["Copy as a command", () => copied(command("holdfast", "show", info.id), "The command")],
       ["Copy as Markdown", () => acts.markdown()],
       ["Open as JSON", path("api", "runs", info.id)],
-      ...(may("write") ? [null, ["Delete…", remove, { danger: true, said: FINISHED.has(info.status) ? "" : " when it is over" }]] : []),
+      ...(may("write") && has("deletion") ? [null, ["Delete…", remove, { danger: true, said: FINISHED.has(info.status) ? "" : " when it is over" }]] : []),
     ]) });
     return [...made, more];
   }
@@ -203,7 +203,7 @@ export function head(model, acts) {
   async function lostWorker() {
     const { info } = model, since = h("span", `Its last record was made at ${clock(info.updated_at)}.`);
     swap(box, h("div.fault.stop", icon("tear"), h("div", h("p.strong", `There is no sign of its worker ${workerName(info.worker) ?? ""}`), h("p", since, ` What was done stays done; ${takesOver(info)}.`))));
-    const fleet = may("all") ? await read("api/fleet") : null, gone = fleet?.ok && (fleet.data.lost.find((each) => each.id === info.worker) ?? fleet.data.workers.find((each) => each.id === info.worker));
+    const fleet = may("all") && has("fleet") ? await read("api/fleet") : null, gone = fleet?.ok && (fleet.data.lost.find((each) => each.id === info.worker) ?? fleet.data.workers.find((each) => each.id === info.worker));
     if (gone) swap(since, gone.seen_at ? `It last said that it is there at ${clock(gone.seen_at)}.` : `Its process was found ${gone.how === "dead" ? "dead" : "to stand still"} at ${clock(gone.at)}.`);
   }
 

@@ -4,13 +4,14 @@ import { h, path, retext } from "../../dom.js";
 import { write } from "../../api.js";
 import { ask, button, problem, toast } from "../../parts.js";
 import { count, many } from "../../say.js";
+import { has } from "../../store.js";
 
 const DEEDS = {
   retry: { text: "Retry", name: "again", did: "retried", fits: (run) => run.status === "failed" },
   pause: { text: "Pause", name: "pause", did: "asked to pause", fits: (run) => ["ready", "running", "waiting"].includes(run.status) },
   resume: { text: "Resume", name: "play", did: "resumed", fits: (run) => run.status === "paused" },
   cancel: { text: "Cancel…", name: "stop", did: "asked to stop", asks: true, fits: (run) => !run.finished_at },
-  delete: { text: "Delete…", name: "cross", did: "deleted", asks: true, fits: (run) => Boolean(run.finished_at) },
+  delete: { text: "Delete…", name: "cross", did: "deleted", asks: true, needs: "deletion", fits: (run) => Boolean(run.finished_at) },
 };
 const TYPED = 20; // from so many on the number is typed
 
@@ -18,7 +19,7 @@ const TYPED = 20; // from so many on the number is typed
 export function bulkBar({ chosen, all, total, chooseAll, none, done }) {
   const size = all ? all.total : chosen.length;
   const act = (action) => carryOut(action, { chosen, all, size }).then((did) => did && done());
-  const offered = Object.entries(DEEDS).filter(([, deed]) => all || chosen.some(deed.fits));
+  const offered = Object.entries(DEEDS).filter(([, deed]) => has(deed.needs) && (all || chosen.some(deed.fits)));
   return h("div.many", { role: "toolbar", "aria-label": "For the chosen runs" },
     h("span", h("b", count(size)), " chosen"),
     !all && total > chosen.length && h("button.link", { type: "button", onclick: chooseAll }, "choose all that fit the filter"),
