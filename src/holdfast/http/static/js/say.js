@@ -113,7 +113,7 @@ export const takesOver = (run) => (run.waits_for === "worker" ? "it waits for a 
 
 function asked(does) {
   const [first, rest] = question(does.input, does.name);
-  return rest ? `${first} …` : first;
+  return rest && !first.endsWith("?") ? `${first} …` : first; // what Holdfast asks is explained behind its question
 }
 
 function waiting(run, soft, also) {
