@@ -75,6 +75,19 @@ async def test_a_run_whose_journal_is_too_long_goes_on_behind_its_longest_histor
         assert kinds.count("step.completed") == 12
 
 
+@pytest.mark.nightly
+async def test_a_run_whose_history_is_nearly_full_waits_for_a_folder(temporal_url, tmp_path):  # noqa: F811
+    async with holdfast.open(temporal_url, agents=[loads], settings=QUICK) as hf:
+        run = await hf.start(heavy, 50)
+        info = await run.wait("paused", timeout="150s")
+        assert "?blobs=FOLDER. Its history is nearly as long as a cluster allows" in info.reason
+    async with holdfast.open(f"{temporal_url}&blobs={tmp_path}", agents=[loads], settings=QUICK) as hf:
+        run = hf.get(run.id)
+        await run.resume()
+        await run.send("go", "now")
+        assert await run.result(timeout="150s") == 50 * 900_000
+
+
 @pytest.mark.slow
 async def test_a_retry_has_the_recorded_values_or_is_refused(temporal_url, tmp_path):  # noqa: F811
     async with holdfast.open(temporal_url, agents=[loads], settings=QUICK) as hf:

@@ -68,7 +68,7 @@ _LACKS: Final = (
 _log = logger("holdfast")
 _LARGE: Final = 30_000  # characters of what goes into the memo at once
 _INDEXED: Final = 50  # questions by which a run is found: the server refuses search attributes of 2 KB
-_GROWN_BYTES: Final = 4_000_000  # by which a history grows until it is tried again to leave it behind
+_GROWN_BYTES: Final = 10_000_000  # by which a history grows until it is tried again to leave it behind
 _FULL_EVENTS: Final = 40_000  # the server ends a workflow at 51,200 events, and at 50 MB
 _FULL_BYTES: Final = 40_000_000
 _KNOWN: Final = 1_000  # signals whose ids are remembered
@@ -369,10 +369,10 @@ class Ground:
         """Tell all that the run is made of, for whoever takes it elsewhere."""
         self._show(last=False)
         self._settle_row()
-        content = self.state.pack()
-        if len(content) > PAYLOADS and self.house.address.blobs is None:
-            raise ApplicationError(too_long(self.row.id, len(content)), type="JournalTooLong", non_retryable=True)
-        return content
+        content = self.state.pack_within(PAYLOADS)
+        if content is None and self.house.address.blobs is None:
+            raise ApplicationError(too_long(self.row.id), type="JournalTooLong", non_retryable=True)
+        return self.state.pack() if content is None else content
 
     async def leave(self, said: Mapping[str, Any]) -> bool:
         """Be of this cluster no more, if the run is as whoever takes it has read it, and only waits.
@@ -407,13 +407,14 @@ class Ground:
             state.known = dict(list(state.known.items())[-_KNOWN:])
             for each in [each for each in state.questions.values() if each.status != "open"][:-50]:
                 del state.questions[each.id]
-            start, content = self._start.text(), state.pack()
-            size = len(start) + len(content)
-            if size > PAYLOADS and not self._has_folder():
+            start = self._start.text()
+            content = state.pack_within(PAYLOADS - len(start))
+            if content is None and not self._has_folder():
                 state.cut -= 1
-                self._stay(size)
+                self._stay()
                 return
-            if self.load.takes(size):
+            content = state.pack() if content is None else content
+            if self.load.takes(len(start) + len(content)):
                 break
             await self._did(self.load.next())  # and pack anew: something may have come
         self.flush(last=True)
@@ -434,10 +435,10 @@ class Ground:
             return False
         return workflow.patched(f"holdfast.folder-{self._way.decided}")
 
-    def _stay(self, size: int) -> None:
+    def _stay(self) -> None:
         """Make ready for another attempt in this execution. One that is about to be too long for the server waits for a folder."""
         row, info, carried = self.row, workflow.info(), self.carried
-        why = too_long(row.id, size)
+        why = too_long(row.id)
         if self._way.stayed is None and not workflow.unsafe.is_replaying():
             _log.warning("%s. It stays in its execution", why)
         self._way.stayed = events, content = info.get_current_history_length(), info.get_current_history_size()
@@ -812,13 +813,11 @@ class Ground:
 
     def _is_long(self) -> bool:
         info, longest = workflow.info(), self._start.longest
-        events = info.get_current_history_length()
-        if self._way.stayed is None:
+        events, content, stayed = info.get_current_history_length(), info.get_current_history_size(), self._way.stayed
+        if stayed is None:
             return events > longest or info.is_continue_as_new_suggested()
-        return (
-            events > self._way.stayed[0] + longest
-            or info.get_current_history_size() > self._way.stayed[1] + _GROWN_BYTES
-        )
+        full = (events > _FULL_EVENTS >= stayed[0]) or (content > _FULL_BYTES >= stayed[1])
+        return full or events > stayed[0] + longest or content > stayed[1] + _GROWN_BYTES
 
     async def _move_on(self) -> None:
         """The history is long: stop where no body runs, as a worker does that gives a run back."""

@@ -28,10 +28,10 @@ def weight(value: object) -> int:
     return len(json.dumps(value, separators=(",", ":")))
 
 
-def too_long(run: str, size: int) -> str:
+def too_long(run: str) -> str:
     """Say of a journal that it cannot be carried, and what to do."""
     return (
-        f"the journal of run {run!r} has {size:,} bytes, which is too much for a payload of Temporal's. Let its agent take "
+        f"the journal of run {run!r} has more than {PAYLOADS:,} bytes, too many for a payload of Temporal's. Let its agent take "
         "checkpoints, or name a folder for large values in the URL, of workers and clients: ?blobs=FOLDER"
     )
 

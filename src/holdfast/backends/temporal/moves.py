@@ -128,7 +128,7 @@ class Moves(Store):
         """Refuse to start a run with more than a payload takes; nothing is done then."""
         size = len(start.text()) + len(packed)
         if self.address.blobs is None and size > PAYLOADS:
-            raise BadArguments(f"{too_long(start.row.id, size)}. Nothing was done")
+            raise BadArguments(f"{too_long(start.row.id)}. Nothing was done")
 
     # What nobody carries out
 

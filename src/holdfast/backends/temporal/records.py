@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ _MOVING: Final = (
     "started_at", "finished_at", "updated_at", "checkpoint_seq",
 )  # fmt: skip
 _ERROR_LENGTH: Final = 4_000
+_SLICE: Final = 1_000_000  # bytes that are compressed at once
 Piece = list[Any]
 Came = list[Any]  # the place of a signal, its kind, its topic and when it came
 
@@ -88,6 +89,19 @@ class State:
     over: dict[str, Any] | None = None  # how it had ended when it came
 
     def pack(self) -> bytes:
+        return b"".join(self._packed())
+
+    def pack_within(self, limit: int) -> bytes | None:
+        """Pack it into so many bytes; None if it has more, and no more is compressed than that needs."""
+        taken, size = list[bytes](), 0
+        for piece in self._packed():
+            size += len(piece)
+            if size > limit:
+                return None
+            taken.append(piece)
+        return b"".join(taken)
+
+    def _packed(self) -> Iterator[bytes]:
         said = {
             "events": [listed(event) for event in self.events], "row": self.row,
             "questions": [asdict(row) for row in self.questions.values()], "children": self.children,
@@ -96,7 +110,10 @@ class State:
             "dropped": [[*listed(event), event.dropped] for event in self.dropped], "unborn": self.unborn, "frees": self.frees,
             "over": self.over,
         }  # fmt: skip
-        return zlib.compress(to_json(said).encode(), 1)
+        text, packer = to_json(said).encode(), zlib.compressobj(1)
+        for first in range(0, len(text), _SLICE):
+            yield packer.compress(text[first : first + _SLICE])
+        yield packer.flush()
 
     @classmethod
     def unpack(cls, content: bytes) -> State:
