@@ -353,7 +353,8 @@ def test_help_has_colours_on_a_terminal(person):
 def test_the_store_is_named_in_help(cli, command):
     """Every kind that one file or server is, and the default."""
     told = " ".join(cli(*command, "--help").stdout.split())
-    assert "sqlite:PATH, postgresql://USER@HOST/DATABASE or cells:FILE. Default: $HOLDFAST_URL" in told
+    kinds = "sqlite:PATH, postgresql://USER@HOST/DATABASE, cells:FILE or temporal://HOST:7233/NAMESPACE"
+    assert f"{kinds}. Default: $HOLDFAST_URL" in told
 
 
 def test_a_narrow_terminal_shows_id_agent_and_state_of_each_run(terminal, person):

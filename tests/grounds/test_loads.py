@@ -132,7 +132,7 @@ async def test_a_run_whose_journal_is_too_long_is_not_exported_and_goes_on(tempo
         (spread, 12, 400_000, False),
         (spread, 100, 60_000, True),
         (begets, 12, 400_000, False),
-        (gathers, 12, 900_000, False),
+        (gathers, 6, 900_000, False),
     ],
     ids=["arguments", "below the threshold", "children", "results"],
 )

@@ -73,7 +73,10 @@ def test_urls() -> None:
         ("postgresql+asyncpg://ana@db/team", "write 'postgresql://user@host/database'"),
         ("postgres:/", "write 'postgresql://user@host/database'"),
         ("postgresql:team", "write 'postgresql://user@host/database'"),
-        ("mysql://db", "write 'sqlite:PATH', for example 'sqlite:holdfast.db', or 'postgresql://user@host/database'"),
+        (
+            "mysql://db",
+            "write 'sqlite:PATH', for example 'sqlite:holdfast.db', 'postgresql://user@host/database', 'cells:FILE' or 't",
+        ),
         ("sqlite://x.db", "write 'sqlite:x.db'"),
         (7, "7 is not a store"),
     ],
