@@ -74,11 +74,11 @@ async def test_the_feed_has_each_event_of_all_runs_once(url):
 async def test_the_feed_goes_on_over_executions(url):
     """A run whose history is long goes on in another execution: what it recorded before is told once."""
     async with holdfast.open(f"{url}&events=60", agents=[canonical.long], settings=QUICK) as hf:
-        run = await hf.start(canonical.long, 40, id="long")
+        run = await hf.start(canonical.long, 40, id="long-fed")
         await run.result(timeout="120s")
         found, _ = await fed(hf)
-        assert found["long"] == await journal(run)
-        assert sum(line[1] == "step.completed" for line in found["long"]) == 40
+        assert found["long-fed"] == await journal(run)
+        assert sum(line[1] == "step.completed" for line in found["long-fed"]) == 40
 
 
 @pytest.mark.slow
