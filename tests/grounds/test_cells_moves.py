@@ -123,6 +123,7 @@ async def test_a_slot_moves_under_load(cells_url, tmp_path):  # noqa: F811
     assert begun_again(tmp_path, recorded) == ([], [])
 
 
+@pytest.mark.by_day("frozen", "decided", "arrived")
 @pytest.mark.parametrize("step", moves.STEPS)
 async def test_a_mover_is_killed_behind_each_step(step, cells_url, tmp_path):  # noqa: F811
     """A worker that looks calls the move off, or finishes it; in between nobody hears that a run is gone."""

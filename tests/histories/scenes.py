@@ -228,7 +228,8 @@ async def _cancel_twice(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
 
 async def _free_the_spawned(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
     for info in await hf.runs(agent="holds", limit=1000):
-        await hf.get(info.id).send("go", "on")
+        with contextlib.suppress(holdfast.RunFinished):  # who frees the forks may have been there before
+            await hf.get(info.id).send("go", "on")
 
 
 async def _fork_twice(hf: holdfast.Client, run: holdfast.Run[Any]) -> None:
