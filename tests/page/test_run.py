@@ -171,7 +171,7 @@ def test_a_journal_is_read_once_while_nothing_is_new(visit):
     """However often the page looks whether something is."""
     page = visit("ana").page
     asked = []
-    page.on("request", lambda request: asked.append(request.url) if "dropped=true" in request.url else None)
+    page.on("request", lambda request: asked.append(request.url) if "limit=200&dropped=true" in request.url else None)
     page.clock.install()
     page.goto("/runs/otters-2026-07/journal")
     page.wait_for_selector(".ev-row[data-seq]")
