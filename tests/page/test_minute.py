@@ -19,6 +19,10 @@ pytestmark = pytest.mark.slow
 ROOT = HERE.parents[1]
 SAID = "I want my money back for order 101"
 ASKED = "Agent 'clerk' wants to call the tool 'refund'. May it?"
+SEEN_BEFORE_THE_TEAR = """() => {
+    const [hatched, torn] = [".tl-rows .bar.lost", ".tl-paper.over path.gap"].map((each) => document.querySelector(each));
+    return hatched && torn && torn.getBoundingClientRect().x - hatched.getBoundingClientRect().x > 15;
+}"""
 
 
 @pytest.fixture
@@ -74,8 +78,7 @@ def test_a_newcomer_sees_a_kill_as_a_tear_and_decides_on_a_phone(developing, bro
     assert before[1:4] == [f"model {SAID}", "find_order 101", "model find_order"]  # each once
     assert "lost with its process" in rows(page)[3] and "ran again" in rows(page)[3]
     expect(page.locator(".tl-rows .bar.lost")).to_have_count(1)
-    hatched, torn = (page.locator(each).bounding_box() for each in (".tl-rows .bar.lost", ".tl-paper.over path.gap"))
-    assert torn["x"] - hatched["x"] > 15, "it can be seen before the tear"
+    page.wait_for_function(SEEN_BEFORE_THE_TEAR)  # in one look, because what goes on is drawn anew
     page.set_viewport_size(PHONE)
     page.click("nav a:has-text('Approvals')")
     page.click(f'.inbox-item:has-text("{ASKED}")')

@@ -40,11 +40,11 @@ def test_an_interruption_is_a_tear_with_both_names_and_what_was_in_the_middle(vi
     assert page.evaluate("document.querySelectorAll('*').length") < 2_500
 
 
-def test_a_tear_that_happens_is_drawn_while_one_looks(stage, visit):
+def test_a_tear_that_happens_is_drawn_while_one_looks(stage, visit, tmp_path):
     """A worker is killed with what it carries: the tear comes by itself, and after the end the page has every event once."""
     worker = stage.worker("doomed", "torn_agents.py")
     stage.act(lambda hf: served(hf, "torn"))
-    stage.act(lambda hf: hf.start("torn", 3, id="torn-1"))
+    stage.act(lambda hf: hf.start("torn", 3, tmp_path / "air", id="torn-1"))
     page = visit("ana").goto("/runs/torn-1", ROW)
     expect(page.locator(".tl-rows .bar.going")).not_to_have_count(0, timeout=20_000)
     worker.kill()
@@ -52,6 +52,7 @@ def test_a_tear_that_happens_is_drawn_while_one_looks(stage, visit):
     stage.worker("saviour", "torn_agents.py")
     expect(page.locator(".pill")).to_have_count(1, timeout=30_000)
     expect(page.locator(".tl-rows .bar.lost")).not_to_have_count(0, timeout=30_000)
+    (tmp_path / "air").touch()
     expect(page.locator(".run-state")).to_have_text("completed", timeout=60_000)
     told = page.locator(".pill").get_attribute("aria-label")
     assert "doomed was gone, saviour went on within" in told
