@@ -82,6 +82,7 @@ def _shared_out(items, processes):
     A process begins at the head of its share, and others take from the end. So few processes start each kind of server,
     and tests that wait for long begin early.
     """
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
     heads = [[item for item in items if item.nodeid.startswith(folders)] for folders in HEADS[:processes]]
     if processes == 1 or not all(heads):
         return items

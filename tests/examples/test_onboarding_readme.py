@@ -27,6 +27,7 @@ def shell(tmp_path):
     started.close()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_the_story_is_what_one_sees(shell, tmp_path):
     """Each command works in the order of the page, and prints each line that the page shows of it."""

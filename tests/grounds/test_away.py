@@ -80,6 +80,7 @@ async def body_ends_during(server, outage_s, lease_s, after_s=0.0):
     assert [kind for kind in kinds if kind.startswith("approval")] == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("lease_s", [2.0, 120.0], ids=["timed out meanwhile", "still awaited"])
 async def test_what_a_body_came_to_while_the_cluster_was_away_is_not_lost(own_cluster, lease_s):  # noqa: F811

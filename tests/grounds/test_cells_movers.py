@@ -121,6 +121,7 @@ async def test_a_mover_that_stands_still_in_a_transaction_deletes_nothing_that_c
     await all_is_well(cells_url, *names)
 
 
+@pytest.mark.by_day("decided", "copied")
 @pytest.mark.parametrize("step", moves.STEPS)
 async def test_a_mover_that_stands_still_keeps_others_out(step, cells_url):  # noqa: F811
     names = family(SLOT, 2)

@@ -159,6 +159,7 @@ def replays(url, seeds):
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.slow
 async def test_a_run_goes_on_when_its_worker_and_the_server_are_killed(own_cluster, tmp_path):  # noqa: F811
     await campaign(own_cluster, tmp_path, 0, runs=2, kills=2)

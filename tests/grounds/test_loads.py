@@ -159,6 +159,7 @@ async def test_messages_that_are_heard_at_once_are_recorded_in_pieces(temporal_u
         await is_replayable(temporal_url)
 
 
+@pytest.mark.by_day("large")
 @pytest.mark.slow
 @pytest.mark.parametrize(("many", "size"), [(50, 60_000), (200, 4)], ids=["large", "many"])
 async def test_open_questions_are_told_in_pieces(temporal_url, many, size):  # noqa: F811

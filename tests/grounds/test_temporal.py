@@ -232,6 +232,7 @@ async def test_an_execution_tells_of_open_questions_before_a_worker_has_it(tempo
         assert await run.result(timeout="60s") == 30
 
 
+@pytest.mark.long
 @pytest.mark.slow
 async def test_a_run_is_read_when_the_cluster_has_forgotten_its_first_executions(temporal_url):  # noqa: F811
     async with holdfast.open(f"{temporal_url}&events=60", agents=[scenes.loops], settings=QUICK) as hf:

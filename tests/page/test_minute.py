@@ -52,6 +52,7 @@ def rows(page):
     return page.locator("[role=treeitem]").evaluate_all("rows => rows.map((row) => row.ariaLabel)")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="the browser is Debian's")
 def test_a_newcomer_sees_a_kill_as_a_tear_and_decides_on_a_phone(developing, browser):
     link = re.search(r"http://\S+/#code=\S+", developing.until("#code="))[0]

@@ -44,7 +44,7 @@ def test_a_tear_that_happens_is_drawn_while_one_looks(stage, visit, tmp_path):
     """A worker is killed with what it carries: the tear comes by itself, and after the end the page has every event once."""
     worker = stage.worker("doomed", "torn_agents.py")
     stage.act(lambda hf: served(hf, "torn"))
-    stage.act(lambda hf: hf.start("torn", 3, tmp_path / "air", id="torn-1"))
+    stage.act(lambda hf: hf.start("torn", 3, str(tmp_path / "air"), id="torn-1"))
     page = visit("ana").goto("/runs/torn-1", ROW)
     expect(page.locator(".tl-rows .bar.going")).not_to_have_count(0, timeout=20_000)
     worker.kill()

@@ -55,7 +55,7 @@ class Hangs:
     # In its thread
 
     def _main(self) -> None:
-        while not self._stopped.wait(_LOOK_S):
+        while not (self._stopped.wait(_LOOK_S) or self._loop.is_closed()):
             if self._turned_at < self._asked_at:
                 self._look(time.monotonic() - self._asked_at)
                 continue
