@@ -79,8 +79,8 @@ def watch() -> None:
         _thread.start_new_thread = threading._start_new_thread = start  # type: ignore[attr-defined]
 
 
-def _heard(event: str, args: tuple[Any, ...]) -> None:
-    if event in _EFFECTS:
+def _heard(event: str, args: tuple[Any, ...], effects: Any = _EFFECTS, is_ending: Any = sys.is_finalizing) -> None:
+    if event in effects and not is_ending():  # known to the end: an interpreter that ends takes a module's names away
         place: Any = _here.get(UNSET)
         if place is UNSET:
             place = around()

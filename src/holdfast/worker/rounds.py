@@ -12,7 +12,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Final
 
 from holdfast.errors import BadArguments, StoreUnavailable
@@ -95,12 +95,21 @@ class Round(abc.ABC):
             self._resting = False
 
 
-def hear(rounds: Iterable[Round], changes: Changes) -> None:
-    """Wake the rounds that a commit concerns. One that changed much says only that: an empty name.
+def listener(rounds: Sequence[Round]) -> Callable[[Changes], None]:
+    """Make what wakes the rounds that a commit concerns. One that changed much says only that: an empty name.
 
     One listener for all of them, because a store calls each listener after every commit, and nearly none concerns a round.
     """
-    much = "" in changes
-    for each in rounds:
-        if (each.listens and each.concerned(changes)) or much or each.news in changes:
-            each.wake()
+    asked = [each for each in rounds if each.listens]
+    known = frozenset(["", *(each.news for each in rounds)])
+
+    def hear(changes: Changes) -> None:
+        for each in asked:
+            if each.concerned(changes):
+                each.wake()
+        if not known.isdisjoint(changes):
+            for each in rounds:
+                if "" in changes or each.news in changes:
+                    each.wake()
+
+    return hear

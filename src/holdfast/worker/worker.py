@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any, Final, TypeVar
 
 from holdfast.declare import Step
@@ -42,7 +41,7 @@ from holdfast.worker.mappings import Mapper
 from holdfast.worker.measures import Measures
 from holdfast.worker.notifications import Notifications
 from holdfast.worker.queues import Queues
-from holdfast.worker.rounds import Round, hear
+from holdfast.worker.rounds import Round, listener
 from holdfast.worker.scheduler import Scheduler
 from holdfast.worker.schedules import Schedules, declared_by
 from holdfast.worker.settings import Settings
@@ -111,7 +110,7 @@ class Worker:
     async def start(self) -> None:
         """Take over what dead workers left, then work."""
         self.store.on_change(self.scheduler.changed)
-        self.store.on_change(partial(hear, self.rounds))
+        self.store.on_change(listener(self.rounds))
         self.store.observe(self.measures.commit)
         await self._served.publish(self.store)
         if await self.store.held():
