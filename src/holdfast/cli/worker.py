@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
 import logging
 from types import ModuleType
 from typing import Any, Final, Self
@@ -62,6 +63,8 @@ def worker(apps: tuple[str, ...], host: str, port: int | None, quiet: bool, db: 
     for driver in map(logging.getLogger, _LOUD):
         if driver.level == logging.NOTSET:
             driver.setLevel(logging.CRITICAL)
+    gc.collect()
+    gc.freeze()  # loaded code stays, and all runs would wait while the collector looks at it again and again
     with listening(host, port) as probes:  # a port that is in use is told before any run is claimed
         asyncio.run(_serve(db, found, settings, probes, quiet=quiet))
     leave_if_held(0)
