@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.http.errors import Refused, answer
+from holdfast.http.lean import lean_script, lean_style
 
 # Every address of the dashboard, and the scripts that its view begins with, which the document names so that they come with the
 # others; which view it is, the page reads from the address itself.
@@ -80,12 +81,7 @@ _TYPES: Final = {
     ".woff2": "font/woff2",
 }
 _PACKED: Final = (".png", ".woff2")  # no smaller by gzip
-# Comments that have lines of their own: people read them in the files, and browsers need none of them. The lines stay, empty, so
-# that an error names the line of the file.
-_REMARKS: Final = {
-    ".css": re.compile(rb"^[ \t]*/\*(?:(?!\*/).)*\*/[ \t]*$", re.MULTILINE | re.DOTALL),
-    ".js": re.compile(rb"^[ \t]*(?://[^\n]*|/\*(?:(?!\*/).)*\*/[ \t]*)$", re.MULTILINE | re.DOTALL),
-}
+_LEAN: Final = {".css": lean_style, ".js": lean_script}
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*", re.ASCII)
 _BASE: Final = re.compile(rb"<base\b[^>]*>")
 _IMPORTED: Final = re.compile(r'^(?:import|export)\b[^"]*? from "([^"]+)"', re.MULTILINE)
@@ -182,10 +178,10 @@ class Page:
 
 
 def _made(mark: tuple[int, int], body: bytes, suffix: str) -> _File:
-    if suffix in _REMARKS:
-        body = _REMARKS[suffix].sub(lambda found: b"\n" * found[0].count(b"\n"), body)
+    text = body.decode() if suffix in _LEAN else ""
+    if text:
+        body = _LEAN[suffix](text).encode()
     small = b"" if suffix in _PACKED else gzip.compress(body, 9, mtime=0)
-    text = body.decode() if suffix == ".js" else ""
     return _File(
         mark, body, small if len(small) < len(body) else b"", sha256(body).hexdigest()[:32],
         tuple(_IMPORTED.findall(text)), tuple(_STYLED.findall(text)),
