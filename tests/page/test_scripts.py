@@ -5,6 +5,7 @@ import re
 import pytest
 from tests.page.node import HERE, STATIC, run
 
+from holdfast.http.lean import lean_script, lean_style
 from holdfast.http.page import Page
 
 SCRIPTS = sorted(STATIC.glob("js/**/*.js"))
@@ -48,9 +49,31 @@ def test_no_style_is_in_the_markup_and_no_colour_outside_the_tokens():
             assert not colours, f"{sheet.name}: {colours}"
 
 
+def test_every_class_that_has_a_style_is_given_to_something():
+    """By its name in a text of a script, or by its beginning: `is-${state}`. What nothing uses is sent to everybody."""
+    code = "\n".join(lean_script(each.read_text()) for each in SCRIPTS) + (STATIC / "index.html").read_text()
+    given = set(re.findall(r"""(?<=["'`. ])[A-Za-z][\w-]*(?=["'`. $])""", code))
+    begun = tuple(re.findall(r"""["'`. ]([A-Za-z][\w-]*-)\$\{""", code))
+    for sheet in STATIC.glob("css/*.css"):
+        rules = re.findall(r"([^{};]+)\{", lean_style(sheet.read_text()))
+        styled = {name for rule in rules for name in re.findall(r"\.([A-Za-z][\w-]*)", rule)}
+        assert not {name for name in styled - given if not name.startswith(begun)}, sheet.name
+
+
+def test_every_name_that_a_script_exports_is_imported():
+    """By another script or by a test of them."""
+    code = {each: each.read_text() for each in (*SCRIPTS, *HERE.glob("*.mjs"))}
+    for script in SCRIPTS:
+        others = "\n".join(text for each, text in code.items() if each != script)
+        for name in re.findall(
+            r"^export (?:async )?(?:class|const|function|let) (\w+)", code[script], flags=re.MULTILINE
+        ):
+            assert re.search(rf"\b{name}\b", others), f"{script.name}: {name}"
+
+
 FIRST = 60_000  # bytes of gzip before a view is there
 LARGER = {"run.js": 95_000}  # its picture, its details and its words
-IN_ALL = 168_000
+IN_ALL = 167_000
 
 
 def imported(script, found):
