@@ -77,6 +77,19 @@ async def test_a_file_is_sent_once_and_asked_for_again(site):
     assert (head.status_code, head.content) == (200, b"")
 
 
+@on_a_server
+async def test_what_a_browser_may_open_by_itself_has_the_policy(site):
+    """Of a script or a sheet its document's policy holds; both are told to be what they say, and to be for this site alone."""
+    for name, has_policy in (("index.html", True), ("mark.svg", True), ("js/app.js", False), ("css/base.css", False)):
+        answer = await site.bare.get(f"/static/{name}")
+        assert ("content-security-policy" in answer.headers, "permissions-policy" in answer.headers) == (
+            has_policy,
+        ) * 2
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+
+
 def app(folder):
     page = Page(folder)
     routes = [Route("/static/{path:path}", page.static), Route("/runs", partial(page.document, ("views/runs",)))]

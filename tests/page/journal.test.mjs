@@ -114,11 +114,11 @@ test("a question has who was asked, who decided, and whether it was changed", ()
   assert.deepEqual([state, ended - T0, name], ["done", 9000, "Publish?"]);
 });
 
-test("ten thousand events are folded in less than a second", () => {
+test("ten thousand events are folded in less than a second of a processor", () => {
   const events = Array.from({ length: 10_000 }, (_, seq) => ({ seq, kind: "step.completed", key: `fetch#${seq}`, data: step("fetch", { began: at(seq) }), at: new Date(at(seq + 1)).toISOString(), epoch: 1, preview: "'ok'" }));
-  const journal = new Journal(), began = performance.now();
+  const journal = new Journal(), began = process.cpuUsage();
   for (const event of events) journal.add(event);
-  const took = performance.now() - began;
+  const took = process.cpuUsage(began).user / 1000;
   assert.equal(journal.calls, 10_000);
   assert.ok(took < 800, `${took.toFixed(0)} ms`);
 });

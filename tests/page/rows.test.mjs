@@ -98,11 +98,11 @@ test("what was waited for through a fold is named", () => {
   assert.deepEqual(worked(journal, at(9000)), []);
 });
 
-test("ten thousand calls are rows in less than half a second", () => {
+test("ten thousand calls are rows in less than half a second of a processor", () => {
   const journal = folded(...Array.from({ length: 10_000 }, (_, nth) => done(`${["fetch", "note", "save"][nth % 3]}#${nth}`, nth, nth + 1)));
-  const began = performance.now();
+  const began = process.cpuUsage();
   const rows = rowsOf(journal, view());
-  const took = performance.now() - began;
+  const took = process.cpuUsage(began).user / 1000;
   assert.equal(rows.length, 3);
   assert.ok(took < 500, `${took.toFixed(0)} ms`);
 });

@@ -5,6 +5,7 @@ import re
 import pytest
 from tests.page.node import HERE, STATIC, run
 
+from holdfast.http.lean import lean_script, lean_style
 from holdfast.http.page import Page
 
 SCRIPTS = sorted(STATIC.glob("js/**/*.js"))
@@ -48,9 +49,31 @@ def test_no_style_is_in_the_markup_and_no_colour_outside_the_tokens():
             assert not colours, f"{sheet.name}: {colours}"
 
 
+def test_every_class_that_has_a_style_is_given_to_something():
+    """By its name in a text of a script, or by its beginning: `is-${state}`. What nothing uses is sent to everybody."""
+    code = "\n".join(lean_script(each.read_text()) for each in SCRIPTS) + (STATIC / "index.html").read_text()
+    given = set(re.findall(r"""(?<=["'`. ])[A-Za-z][\w-]*(?=["'`. $])""", code))
+    begun = tuple(re.findall(r"""["'`. ]([A-Za-z][\w-]*-)\$\{""", code))
+    for sheet in STATIC.glob("css/*.css"):
+        rules = re.findall(r"([^{};]+)\{", lean_style(sheet.read_text()))
+        styled = {name for rule in rules for name in re.findall(r"\.([A-Za-z][\w-]*)", rule)}
+        assert not {name for name in styled - given if not name.startswith(begun)}, sheet.name
+
+
+def test_every_name_that_a_script_exports_is_imported():
+    """By another script or by a test of them."""
+    code = {each: each.read_text() for each in (*SCRIPTS, *HERE.glob("*.mjs"))}
+    for script in SCRIPTS:
+        others = "\n".join(text for each, text in code.items() if each != script)
+        for name in re.findall(
+            r"^export (?:async )?(?:class|const|function|let) (\w+)", code[script], flags=re.MULTILINE
+        ):
+            assert re.search(rf"\b{name}\b", others), f"{script.name}: {name}"
+
+
 FIRST = 60_000  # bytes of gzip before a view is there
 LARGER = {"run.js": 95_000}  # its picture, its details and its words
-IN_ALL = 180_000
+IN_ALL = 167_000
 
 
 def imported(script, found):
@@ -85,20 +108,3 @@ def test_what_every_view_imports_is_asked_for_at_once():
     preloaded = re.findall(r'rel="modulepreload" href="static/(js/[^"]+)"', (STATIC / "index.html").read_text())
     shell = imported(STATIC / "js" / "app.js", set())
     assert sorted([*preloaded, "js/app.js"]) == sorted(str(each.relative_to(STATIC)) for each in shell)
-
-
-def test_browsers_get_the_code_on_the_lines_where_it_stands(tmp_path):
-    """A remark that has lines of its own leaves them empty. None is inside of a text: no text has two lines."""
-    page = Page(STATIC)
-    for file in (*SCRIPTS, *STATIC.glob("css/*.css")):
-        given, code = (
-            file.read_text().splitlines(),
-            page._file(str(file.relative_to(STATIC))).body.decode().splitlines(),
-        )
-        assert len(given) == len(code)
-        left_out = [line.lstrip() for line, sent in zip(given, code, strict=True) if sent != line]
-        assert all(line.startswith(("//", "/*", "*")) for line in left_out), file.name
-        assert not any(line.lstrip().startswith("//") for line in code), file.name
-        assert file.suffix == ".css" or all(line.replace("```", "").count("`") % 2 == 0 for line in given), file.name
-    (tmp_path / "a.js").write_text("/* 1 */ a(); /* 2 */\nb(); // 3\n  /** 4\n   */\n// 5\nc(`// 6`);\n")
-    assert Page(tmp_path)._file("a.js").body == b"/* 1 */ a(); /* 2 */\nb(); // 3\n\n\n\nc(`// 6`);\n"

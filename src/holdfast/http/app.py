@@ -42,8 +42,8 @@ def application(hf: Client, guard: Tokens, followers: Followers, provider: oidc.
         return Response(_described(), media_type="application/json")
 
     routes = [
+        Route("/static/{path:path}", page.static),  # first, because most requests are for files
         *(Route(path, functools.partial(page.document, scripts)) for path, scripts in PAGES.items()),
-        Route("/static/{path:path}", page.static),
         Route("/api", overview),
         Route("/healthz", health.alive),
         Route("/readyz", health.ready),

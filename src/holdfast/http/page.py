@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.http.errors import Refused, answer
+from holdfast.http.lean import lean_script, lean_style
 
 # Every address of the dashboard, and the scripts that its view begins with, which the document names so that they come with the
 # others; which view it is, the page reads from the address itself.
@@ -80,12 +81,8 @@ _TYPES: Final = {
     ".woff2": "font/woff2",
 }
 _PACKED: Final = (".png", ".woff2")  # no smaller by gzip
-# Comments that have lines of their own: people read them in the files, and browsers need none of them. The lines stay, empty, so
-# that an error names the line of the file.
-_REMARKS: Final = {
-    ".css": re.compile(rb"^[ \t]*/\*(?:(?!\*/).)*\*/[ \t]*$", re.MULTILINE | re.DOTALL),
-    ".js": re.compile(rb"^[ \t]*(?://[^\n]*|/\*(?:(?!\*/).)*\*/[ \t]*)$", re.MULTILINE | re.DOTALL),
-}
+_DOCUMENTS: Final = (".html", ".svg")  # their policies hold for all that they load, so no script needs to bring one
+_LEAN: Final = {".css": lean_style, ".js": lean_script}
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*", re.ASCII)
 _BASE: Final = re.compile(rb"<base\b[^>]*>")
 _IMPORTED: Final = re.compile(r'^(?:import|export)\b[^"]*? from "([^"]+)"', re.MULTILINE)
@@ -97,7 +94,7 @@ FOLDER: Final = Path(__file__).parent / "static"
 class _File:
     """A file as it is sent, and what tells whether it has changed since it was read."""
 
-    mark: tuple[int, int]  # when it was written, and its size
+    mark: tuple[int, ...]  # which file it is, when it was written, and its size
     body: bytes
     small: bytes  # as gzip; empty if that is no smaller
     tag: str
@@ -165,27 +162,31 @@ class Page:
 
     def _file(self, name: str) -> _File | None:
         """Read a file of the folder; None for whatever leads out of it or is none that a browser is sent."""
-        if not _NAME.fullmatch(name) or Path(name).suffix not in _TYPES:
+        kept = self._read.get(name)
+        if kept is None and (not _NAME.fullmatch(name) or Path(name).suffix not in _TYPES):
             return None
         path = self._folder / name
         try:
-            if not path.resolve().is_relative_to(self._folder) or not path.is_file():
-                return None
-            found = path.stat()
-            mark = found.st_mtime_ns, found.st_size
-            kept = self._read.get(name)
-            if kept is None or kept.mark != mark:
+            mark = _mark(path)
+            if kept is None or kept.mark != mark:  # a file that is still the same is still where it was
+                if not path.resolve().is_relative_to(self._folder) or not path.is_file():
+                    return None
                 kept = self._read[name] = _made(mark, path.read_bytes(), path.suffix)
         except OSError:
             return None
         return kept
 
 
-def _made(mark: tuple[int, int], body: bytes, suffix: str) -> _File:
-    if suffix in _REMARKS:
-        body = _REMARKS[suffix].sub(lambda found: b"\n" * found[0].count(b"\n"), body)
+def _mark(path: Path) -> tuple[int, ...]:
+    found = path.stat()
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _made(mark: tuple[int, ...], body: bytes, suffix: str) -> _File:
+    text = body.decode() if suffix in _LEAN else ""
+    if text:
+        body = _LEAN[suffix](text).encode()
     small = b"" if suffix in _PACKED else gzip.compress(body, 9, mtime=0)
-    text = body.decode() if suffix == ".js" else ""
     return _File(
         mark, body, small if len(small) < len(body) else b"", sha256(body).hexdigest()[:32],
         tuple(_IMPORTED.findall(text)), tuple(_STYLED.findall(text)),
@@ -196,7 +197,12 @@ def _sent(request: Request, file: _File, suffix: str) -> Response:
     """Make the response; `no-cache` lets browsers keep a file, and ask whether it is still the same."""
     small = bool(file.small) and _takes_gzip(request.headers.get("accept-encoding", ""))
     tag = f'"{file.tag}-gz"' if small else f'"{file.tag}"'
-    headers = {**HEADERS, "Cache-Control": "no-cache", "ETag": tag, "Vary": "Accept-Encoding"}
+    headers = {
+        **(HEADERS if suffix in _DOCUMENTS else SAFE),
+        "Cache-Control": "no-cache",
+        "ETag": tag,
+        "Vary": "Accept-Encoding",
+    }
     if _has(request.headers.get("if-none-match", ""), tag):
         return Response(status_code=304, headers=headers)
     if small:

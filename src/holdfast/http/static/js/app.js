@@ -20,7 +20,7 @@ const shell = frame(go);
 let view = null; // what is open: {name, params, opened, off}
 
 /** Open a path of the page: go("runs/otters?at=3"). `replace` leaves no step in the browser's history. */
-export function go(to, { replace = false } = {}) {
+function go(to, { replace = false } = {}) {
   const next = new URL(to, document.baseURI);
   if (next.origin !== base.origin || !next.pathname.startsWith(base.pathname)) return;
   if (next.href === location.href) replace = true;

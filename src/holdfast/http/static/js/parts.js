@@ -57,7 +57,7 @@ export const choice = (items, chosen, pick, label) =>
     h("button", { type: "button", role: "radio", tabIndex: id === chosen ? 0 : -1, "aria-checked": String(id === chosen), data: { id }, onclick: () => pick(id) }, text)));
 
 /** Arrow keys move between the items of a list, as they do in the system's own. */
-export const roving = (selector) => (event) => {
+const roving = (selector) => (event) => {
   const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
   if (!by) return;
   const all = [...event.currentTarget.querySelectorAll(selector)];
@@ -76,7 +76,7 @@ export const kbd = (...keys) => keys.map((key) => h("kbd", key));
 
 /** A person, with a first letter in a colour of their own. */
 export const who = (name) => h("span.who", { data: { hue: name === get("me")?.name ? "0" : hue(name) } }, h("b", { "aria-hidden": "true" }, [...name][0]?.toUpperCase() ?? "?"), h("span", name));
-export const hue = (name) => String([...name].reduce((sum, each) => (sum * 31 + each.codePointAt(0)) % 9973, 7) % 4);
+const hue = (name) => String([...name].reduce((sum, each) => (sum * 31 + each.codePointAt(0)) % 9973, 7) % 4);
 
 /** A button that copies a text, and says so. */
 export const copier = (text, label = "Copy") => h("button.quiet", { type: "button", title: label, "aria-label": label, onclick: () => copied(text, label) }, icon("copy"));

@@ -8,7 +8,7 @@ import { get, set } from "../../store.js";
 import { ms, now } from "../../time.js";
 
 const PAGE = 1000, LAST = 200, SLICE_MS = 5, AGAIN_MS = 1500, SETTLE_MS = 4000, OUTLINE_MS = 5000, KEPT = 50, TEARS = 20;
-export const HUGE = 5000; // events; above it the server folds, and the page reads only what is looked at
+const HUGE = 5000; // events; above it the server folds, and the page reads only what is looked at
 const FINISHED = new Set(["completed", "failed", "cancelled", "moved"]);
 const RARE = ["run", "approval", "budget", "checkpoint", "foreign", "message", "note", "timer", "child", "plan", "progress"]; // what is read of a huge run besides its outline
 

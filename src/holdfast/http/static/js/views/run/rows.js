@@ -6,7 +6,7 @@ import { clock, count, many, ms, spoken } from "../../say.js";
 import { worker } from "../../workers.js";
 import { span as parsed } from "../../time.js";
 
-export const MANY = 50; // more calls of one name in one place are one row
+const MANY = 50; // more calls of one name in one place are one row
 const FEW = 2, SLOWEST = 3;
 const ROWS = new Set(["step", "model", "timer", "child", "question", "branch"]);
 const TIMERS = { ":sleep": "sleep", ":timeout": "timeout", ":receive.timeout": "wait for a message, at most" };
@@ -109,7 +109,7 @@ function stack(calls, like, at) {
   }
 }
 
-export const keyOf = (call) => (call.dropped === null ? (call.key ?? String(call.seq)) : `${call.key}~${call.dropped}`);
+const keyOf = (call) => (call.dropped === null ? (call.key ?? String(call.seq)) : `${call.key}~${call.dropped}`);
 const baseOf = (call) => call.name.replace(/#\d+$/, "").replace(/, run \d+$/, "");
 
 function likeness(call) {
@@ -137,11 +137,11 @@ function isShown(call, at) {
 }
 
 /** When a call first began. `extents` has what is known of branches. */
-export function startOf(call, extents) {
+function startOf(call, extents) {
   return call.items ? extentOf(call, extents).from : (call.start ?? Infinity);
 }
 
-export function endOf(call, now, extents) {
+function endOf(call, now, extents) {
   if (call.items) return until(extentOf(call, extents), now);
   return call.ended ?? (isOpen(call) ? now : (call.last ?? call.began ?? now));
 }

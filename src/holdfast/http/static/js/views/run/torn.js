@@ -4,7 +4,7 @@
 // a strip that becomes longer keeps the edge that it had.
 
 /** A hand that draws the same numbers between 0 and 1 for the same seed. */
-export function hand(seed) {
+function hand(seed) {
   let state = (Math.imul(seed | 0, 0x9e3779b1) ^ 0x5bf03635) >>> 0;
   return () => {
     state = (state + 0x6d2b79f5) >>> 0;

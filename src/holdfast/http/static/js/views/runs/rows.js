@@ -2,7 +2,7 @@
 
 import { h, path, retext, swap } from "../../dom.js";
 import { cost, glyph, meter, sentence, standing, strand } from "../../parts.js";
-import { cost as costWords, count, day, dollars, flat, happens, minute, moment, ms, now, plain, span, stands, tone, word } from "../../say.js";
+import { cost as costWords, count, day, dollars, flat, happens, minute, moment, now, plain, span, stands, tone, word } from "../../say.js";
 import { middle, shown } from "../../text.js";
 
 const ID_CHARACTERS = 24;
@@ -111,5 +111,3 @@ function paid(run) {
   const over = usd / cap >= (run.budget.soft ?? 0.8);
   return h("span", { title, class: over ? "ask-ink" : "" }, dollars(usd), h("span.dim", ` / ${plain(cap)}`));
 }
-
-export const isOver = (run) => ms(run.finished_at) !== null;
