@@ -111,6 +111,7 @@ async def fails_once(url, megabytes):
     assert begun == ["large#0"]
 
 
+@pytest.mark.long
 @pytest.mark.nightly
 @pytest.mark.timeout(7200)
 async def test_thirty_thousand_real_steps_without_a_checkpoint(own_cluster):  # noqa: F811

@@ -92,6 +92,7 @@ async def test_whatever_is_asked_is_answered_as_the_description_says(tmp_path, n
     await asks(url, tmp_path, "--phases", "fuzzing", "--max-examples", "4", named=named)
 
 
+@pytest.mark.long
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("named", [False, True], ids=["anything", "what-is-there"])
