@@ -569,7 +569,10 @@ async def _all_wait(hf: holdfast.Client, run: Any, children: int) -> list[str]:
 
 
 async def _has_asked(run: Any) -> bool:
-    return bool([event async for event in run.events(follow=False, kinds="approval.asked")])
+    try:
+        return bool([event async for event in run.events(follow=False, kinds="approval.asked")])
+    except holdfast.UnknownRun:  # a child that a cluster is about to start
+        return False
 
 
 def head(yes: bool) -> Callable[[holdfast.Client, Any], Any]:

@@ -151,12 +151,12 @@ class Beside:
 
         Budgets are not read meanwhile: the engine counts a body until it is told, and would count it twice.
         """
-        ground, ends = self._ground, list[tuple[Told, int, BaseException | None]]()
+        ground, ends = self._ground, list[tuple[int, BaseException | None]]()
         async with self._sums:
-            for append, told in spent:
-                ground.accept(append, lambda at, error, told=told: ends.append((told, at, error)), alone=True)
+            for append, _ in spent:
+                ground.accept(append, lambda at, error: ends.append((at, error)), alone=True)
             await ground.feed()
-            for told, at, error in ends:
+            for (_, told), (at, error) in zip(spent, ends, strict=True):
                 ground.loop.call_soon(told, at, error, context=ground.outside)
 
     async def ask(self, **asked: Any) -> list[Any]:
