@@ -179,6 +179,65 @@ async def test_a_budget_holds_over_executions(beside, monkeypatch, tmp_path):
         assert (await run.info()).spent == Spent(24, 240, 0, 24, steps=24)
 
 
+broken: list[bool] = []
+
+
+@holdfast.step(retry=1)
+async def breaks() -> None:
+    holdfast.spend(1.0)
+    if broken:
+        raise ValueError("broken")
+
+
+@holdfast.agent
+async def below() -> None:
+    await breaks()
+    await breaks()
+
+
+@holdfast.agent
+async def above() -> None:
+    await below()
+
+
+@holdfast.agent
+async def waits() -> str:
+    return await holdfast.receive("go", str)
+
+
+@holdfast.agent
+async def leaves() -> None:
+    await holdfast.spawn(waits)
+    await breaks()
+
+
+@pytest.mark.slow
+async def test_a_first_budget_counts_what_was_spent_before_and_holds_for_children_that_failed(beside):
+    broken.append(True)
+    async with holdfast.open(beside, agents=[above], settings=QUICK) as hf:
+        run = await hf.start(above, id="first")
+        with pytest.raises(holdfast.RunFailed, match="broken"):
+            await run.result(timeout="120s")
+        broken.clear()
+        await run.retry(budget=Budget(usd=1, at_limit="fail"))
+        with pytest.raises(holdfast.RunFailed, match=r"the budget of run 'first' is spent: \$1.00 of \$1.00"):
+            await run.result(timeout="120s")
+
+
+@pytest.mark.slow
+async def test_a_first_budget_is_refused_while_a_run_below_goes_on(beside):
+    broken.append(True)
+    async with holdfast.open(beside, agents=[leaves], settings=QUICK) as hf:
+        run = await hf.start(leaves, id="leaves")
+        with pytest.raises(holdfast.RunFailed, match="broken"):
+            await run.result(timeout="120s")
+        broken.clear()
+        with pytest.raises(holdfast.Unsupported, match=r"'leaves' had no budget, and run 'leaves\.waits-"):
+            await run.retry(budget=Budget(usd=5))
+        await run.retry()
+        await run.result(timeout="120s")
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("events", [8000, 60])
