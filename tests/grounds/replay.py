@@ -7,7 +7,7 @@ import os
 import sys
 
 from temporalio.worker import Replayer
-from tests.grounds import canonical, loads, neighbour, scenes
+from tests.grounds import canonical, loads, neighbour, scenes, shoppers
 
 from holdfast.backends.temporal.address import RUN, Address
 from holdfast.backends.temporal.worker import House
@@ -20,7 +20,7 @@ async def replay(url: str) -> tuple[int, list[str]]:
     """Count the histories that were replayed, and tell which of them diverged."""
     address = Address.of(url)
     client = await address.connect()
-    house = House(address, Served(specs_of([canonical, neighbour, scenes, loads])), Settings(), "replay")
+    house = House(address, Served(specs_of([canonical, neighbour, scenes, loads, shoppers])), Settings(), "replay")
     replayer = Replayer(
         workflows=[RunWorkflow],
         workflow_runner=Runner(house),

@@ -465,10 +465,196 @@ async def in_line(name: str) -> list[str]:
         return [*await talk.messages()]
 
 
+@holdfast.step
+async def pays(what: str, usd: float) -> str:
+    begin(what)
+    left = holdfast.remaining()
+    holdfast.spend(usd, input_tokens=90, output_tokens=10, model="made-up")
+    return f"{what} with {left}"
+
+
+@holdfast.agent(budget=holdfast.Budget(usd=2, soft=0.5, to="finance"))
+async def thrifty(n: int) -> list[Any]:
+    """Spends as long as there is something, and says what was left."""
+    out: list[Any] = [holdfast.remaining().usd]
+    try:
+        for i in range(n):
+            out.append([await pays(f"p{i}", 1.0), holdfast.remaining().usd, holdfast.remaining().soft])
+    except holdfast.BudgetExceeded as error:
+        out.append([str(error), error.run, error.spent.usd, error.limit])
+    return out
+
+
+@holdfast.agent
+async def buyer(name: str, usd: float) -> str:
+    return await pays(name, usd)
+
+
+@holdfast.agent(budget=holdfast.Budget(usd=3))
+async def household() -> list[Any]:
+    """A child spends what there is. Then all of the family need more at once."""
+    first = await buyer("first", 3.0)
+    rest = await asyncio.gather(buyer("a", 1.0), buyer("b", 1.0), pays("own", 1.0), return_exceptions=True)
+    # what is left for each of those at once depends on which was the first
+    return [first, *(each.split()[0] if isinstance(each, str) else type(each).__name__ for each in rest)]
+
+
+@holdfast.agent(budget=holdfast.Budget(usd=1))
+async def forebear() -> str:
+    """Ends before the child that needs more."""
+    await pays("own", 1.0)
+    await holdfast.spawn(buyer, "late", 1.0)
+    return "ended"
+
+
+@holdfast.agent(budget=holdfast.Budget(usd=1))
+async def patient() -> list[str]:
+    await holdfast.receive("go", str)
+    return [await pays(f"p{n}", 1.0) for n in range(3)]
+
+
+@holdfast.agent(budget=holdfast.Budget(usd=1))
+async def spendthrift() -> list[str]:
+    return [await pays(f"p{n}", 1.0) for n in range(3)]
+
+
 # What happens from outside
 
 
 async def nothing(hf: holdfast.Client, run: Any) -> None: ...
+
+
+FAY = holdfast.Actor("fay", groups=["finance"])
+
+
+def _asked(question: Any) -> list[Any]:
+    """What people see of a question for more."""
+    return [question.run, list(question.path), question.question, question.shown, list(question.to), question.status]
+
+
+async def _next_question(run: Any, before: str = "") -> Any:
+    while (question := await run.wait_for_question(timeout="60s")).id == before:
+        await asyncio.sleep(0.02)
+    return question
+
+
+async def treasurer(hf: holdfast.Client, run: Any) -> list[Any]:
+    """Gives more once, and then no more."""
+    question = await _next_question(run)
+    await run.wait("waiting", waits_for="person", timeout="60s")
+    told = [_asked(question), [each.id for each in await hf.approvals()] == [question.id]]
+    try:
+        await hf.approve(question, by="ann")
+    except holdfast.NotAllowed:
+        told.append("not ann")
+    await hf.approve(question, by=FAY, data={"usd": 1.5})
+    try:
+        await hf.deny(question, by=FAY)
+    except holdfast.AlreadyDecided as error:
+        told.append(str(error).partition(" on ")[0].replace(question.id, "it"))
+    second = await _next_question(run, question.id)
+    await hf.deny(run.id, by=FAY, note="enough")
+    await run.result(timeout="60s")
+    closed = [[each.status, each.decision, each.decided_by] for each in await hf.approvals(run=run.id, open=False)]
+    return [*told, _asked(second), closed, (await run.info()).spent, await hf.approvals()]
+
+
+async def _all_wait(hf: holdfast.Client, run: Any, children: int) -> list[str]:
+    """Wait until the run and so many of its children have asked for more."""
+    while True:
+        found = [event.data["child"] async for event in run.events(follow=False, kinds="child.started")]
+        asked = [each for each in [run.id, *found] if await _has_asked(hf.get(each))]
+        if len(asked) == children + 1:
+            return asked
+        await asyncio.sleep(0.05)
+
+
+async def _has_asked(run: Any) -> bool:
+    try:
+        return bool([event async for event in run.events(follow=False, kinds="approval.asked")])
+    except holdfast.UnknownRun:  # a child that a cluster is about to start
+        return False
+
+
+def head(yes: bool) -> Callable[[holdfast.Client, Any], Any]:
+    """The person who decides for a family; one answer is for all of them."""
+
+    async def decides(hf: holdfast.Client, run: Any) -> list[Any]:
+        waiting = await _all_wait(hf, run, 2)
+        (question,) = await hf.approvals()
+        told = [_asked(question), [len(await hf.approvals(run=each)) for each in waiting]]
+        if yes:
+            await hf.approve(question, by="ann", data={"usd": 10})
+        else:
+            await hf.deny(question, by="ann")
+        await run.result(timeout="60s")
+        spent = sorted(str(info.spent) for info in await hf.runs(parent=run.id))
+        ends = [
+            event.data.get("yes")
+            for each in waiting
+            async for event in hf.get(each).events(follow=False, kinds="approval.decided")
+        ]
+        return [*told, ends, (await run.info()).spent, spent, await hf.approvals()]
+
+    return decides
+
+
+async def heir(hf: holdfast.Client, run: Any) -> list[Any]:
+    """A child asks for more of a run that has ended."""
+    await run.result(timeout="60s")
+    (spawned,) = [event.data["child"] async for event in run.events(follow=False, kinds="child.spawned")]
+    child = hf.get(spawned)
+    while not await _has_asked(child):
+        await asyncio.sleep(0.02)
+    (question,) = await hf.approvals()
+    told = [_asked(question), len(await child.approvals())]
+    await hf.approve(question, by="ann")
+    return [*told, await child.result(timeout="60s"), (await run.info()).spent]
+
+
+async def withdrawer(hf: holdfast.Client, run: Any) -> list[Any]:
+    """The family is cancelled while it waits for an answer."""
+    await _all_wait(hf, run, 2)
+    (question,) = await hf.approvals()
+    await run.cancel(by="ann", reason="enough")
+    with contextlib.suppress(holdfast.RunCancelled):
+        await run.result(timeout="60s")
+    while await hf.approvals():
+        await asyncio.sleep(0.02)
+    closed = (await hf.approval(question.id)).status
+    try:
+        await hf.approve(question, by="ann")
+    except holdfast.RunFinished:
+        return [closed, "too late"]
+    return [closed, "in time"]
+
+
+async def patron(hf: holdfast.Client, run: Any) -> list[Any]:
+    """Lets a paused run go on with another budget."""
+    await run.wait("waiting", waits_for="message", timeout="30s")
+    await run.pause(by="ann")
+    await run.wait("paused", timeout="30s")
+    await run.retry(by="ann", budget=holdfast.Budget(usd=5))
+    await run.send("go", "now")
+    await run.result(timeout="60s")
+    resumed = [event.data.get("budget") async for event in run.events(follow=False, kinds="run.resumed")]
+    return [resumed, (await run.info()).budget, (await run.info()).spent]
+
+
+async def lender(hf: holdfast.Client, run: Any) -> list[Any]:
+    """Denies twice; then a retry brings another budget."""
+    before, told = "", list[Any]()
+    for _ in range(2):
+        question = await _next_question(run, before)
+        before = question.id
+        await hf.deny(question, by="ann")
+        await run.wait("failed", timeout="60s")
+        told.append([question.shown, (await run.info()).spent])
+        if len(told) == 1:
+            await run.retry(by="ann")
+    await run.retry(by="ann", budget=holdfast.Budget(usd=5))
+    await run.result(timeout="60s")
+    return [*told, (await run.info()).budget, (await run.info()).spent]
 
 
 async def people(hf: holdfast.Client, run: Any) -> None:
@@ -556,6 +742,13 @@ SCENES = {
     "conversations": Scene(talks, ("own",), side=True, talks=True),
     "in_line": Scene(in_line, ("both",), second_in_line, side=True, talks=True),
     "rates": Scene(rates, (8,), side=True),
+    "budget": Scene(thrifty, (9,), treasurer, side=True),
+    "family_budget": Scene(household, (), head(True), side=True),
+    "family_refused": Scene(household, (), head(False), side=True),
+    "budget_outlives": Scene(forebear, (), heir, side=True),
+    "budget_withdrawn": Scene(household, (), withdrawer, side=True),
+    "budget_retried": Scene(spendthrift, (), lender, side=True),
+    "budget_resumed": Scene(patient, (), patron, side=True),
 }  # fmt: skip
 
 
@@ -577,7 +770,7 @@ async def play(url: str, name: str, **settings: Any) -> dict[str, Any]:
     async with holdfast.open(url, agents=[scene.agent], settings=holdfast.Settings(**settings)) as hf:
         id = f"{scene.args[0]}.1" if scene.talks else f"{name}-1"
         run = await hf.start(scene.agent, *scene.args, id=id, labels={"team": "a"})
-        await scene.outside(hf, run)
+        told = await scene.outside(hf, run)
         try:
             result: Any = await run.result(timeout="60s")
         except (holdfast.RunFailed, holdfast.RunCancelled) as error:
@@ -587,6 +780,7 @@ async def play(url: str, name: str, **settings: Any) -> dict[str, Any]:
         texts = {each.name: await _read(run, each.name) for each in await run.streams()}
         return {
             "streams": texts,
+            "told": told,
             "result": result,
             "bodies": Counter(begun),
             "journal": journal,

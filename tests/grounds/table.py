@@ -78,6 +78,11 @@ ROWS: Final[list[tuple[str, str, str]]] = [
     ("conversations", "in that database; whoever is next in line hears by a signal", "conversations in_line"),
     ("`rate=` of steps", "counted in that database", "rates"),
     (
+        "`budget=`",
+        "budgets, sums and questions lie in that database; an answer is an update of a run that waits, and a signal to all others",
+        "budget family_budget family_refused budget_outlives budget_withdrawn budget_retried budget_resumed",
+    ),
+    (
         "the feed of all runs",
         "journals are copied into that database: by activity `holdfast.keep` when a run waits or ends, and beside bodies",
         "test_the_feed_has_each_event_of_all_runs_once test_the_feed_goes_on_over_executions",

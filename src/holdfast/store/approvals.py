@@ -102,7 +102,7 @@ class Approvals(Feature):
         """Pass an open question on, as one who may decide it: now it is that person's, and no longer the other's."""
 
         def work(tx: Transaction) -> Asking[ApprovalRow]:
-            found = yield from _held(tx, approval)
+            found = yield from held(tx, approval)
             if any(each["id"] == ballot.id for each in json.loads(found.delegations)):
                 return found  # our own: its commit was not known to have happened
             said = delegated(tx.now, found, to, ballot)
@@ -115,7 +115,7 @@ class Approvals(Feature):
         """End an open question whose time is over, and tell its run; one that a person decided first stays so."""
 
         def work(tx: Transaction) -> Asking[ApprovalRow]:
-            found = yield from _held(tx, approval)
+            found = yield from held(tx, approval)
             said = expired(tx.now, found)
             return found if said is None else (yield from _say(tx, said))
 
@@ -125,7 +125,7 @@ class Approvals(Feature):
         """Set how many must agree to this value, as only its run can tell; decides the question if that many have."""
 
         def work(tx: Transaction) -> Asking[ApprovalRow]:
-            found = yield from _held(tx, approval)
+            found = yield from held(tx, approval)
             then = required(tx.now, found, digest, needs, value)
             if then is found:
                 return found
@@ -242,7 +242,7 @@ class Decide:
     at: int | None = None  # when it was said, if that was somewhere else and before
 
     def __call__(self, tx: Transaction) -> Asking[ApprovalRow]:
-        found = yield from _held(tx, self.approval)
+        found = yield from held(tx, self.approval)
         if _has(found, self.ballot.id):
             return found  # our own: its commit was not known to have happened
         said = count(tx.now if self.at is None else self.at, found, self.ballot)
@@ -328,12 +328,25 @@ def delegated(now: int, found: ApprovalRow, to: str, ballot: Ballot) -> Said:
             f"{to!r} started the run {found.root_id!r}, and another person is to decide question {found.id!r}"
         )
     passed = json.loads(found.delegations)
-    passing = {"by": ballot.by.name, "to": to, "note": ballot.note}
-    passed.append({"id": ballot.id, **passing, "at": now})
+    passed.append({"id": ballot.id, "by": ballot.by.name, "to": to, "note": ballot.note, "at": now})
     row = replace(found, delegations=to_json(passed))
     _check_room(row)
+    return _passed(row, len(passed), ballot.via)
+
+
+def repeated(found: ApprovalRow, ballot: Ballot) -> Said | None:
+    """Tell what came of a ballot that passed this question on, or decided it, before; its signal has the same id. Pure."""
+    for nth, each in enumerate(json.loads(found.delegations), 1):
+        if each["id"] == ballot.id:
+            return _passed(found, nth, ballot.via)
+    return decided(found, ballot.via) if found.status == "decided" and _has(found, ballot.id) else None
+
+
+def _passed(row: ApprovalRow, nth: int, via: str) -> Said:
+    """Tell who passed a question on, the `nth` to do so, and to whom."""
+    passing = {name: value for name, value in json.loads(row.delegations)[nth - 1].items() if name not in ("id", "at")}
     data = {**_about(row), **passing}
-    return Said(row, "approval.delegated", None, data, ballot.by.name, ballot.via, "delegate", f"to{len(passed)}")
+    return Said(row, "approval.delegated", None, data, passing["by"], via, "delegate", f"to{nth}")
 
 
 def expired(now: int, found: ApprovalRow) -> Said | None:
@@ -357,7 +370,7 @@ def required(now: int, found: ApprovalRow, digest: str, needs: int, value: str) 
     return _ended(now, row, votes[-1])
 
 
-def _held(tx: Transaction, approval: str) -> Asking[ApprovalRow]:
+def held(tx: Transaction, approval: str) -> Asking[ApprovalRow]:
     """Read the question: as it ended, or, if it is open, to ourselves until the end of the transaction."""
     row = yield from tx.row("approval", approval=approval)
     if row is None:
@@ -477,10 +490,16 @@ def _ended(now: int, row: ApprovalRow, last: dict[str, Any]) -> Said:
     by, yes, note = last["by"], last["yes"], last["note"]
     row.status, row.decided_at, row.decided_by, row.note = "decided", now, by, note
     row.decision = _DONE[row.kind] if yes else "denied"
+    return decided(row, last.get("via", ""))
+
+
+def decided(row: ApprovalRow, via: str = "") -> Said:
+    """Tell how a question was decided, from the row that it left. Pure."""
+    yes, by, note, decision = row.decision != "denied", row.decided_by or "", row.note, row.decision or ""
     votes = [{name: vote[name] for name in _SHOWN} for vote in votes_for(json.loads(row.votes), row.digest)]
-    data = {**_about(row), "decision": row.decision, "yes": yes, "by": by, "note": note, "at": now}
+    data = {**_about(row), "decision": decision, "yes": yes, "by": by, "note": note, "at": row.decided_at}
     data |= {"digest": row.digest, "votes": votes}
-    return Said(row, "approval.decided", row.data if yes else None, data, by, last.get("via", ""), _DEEDS[row.decision])
+    return Said(row, "approval.decided", row.data if yes else None, data, by, via, _DEEDS[decision])
 
 
 def _about(found: ApprovalRow) -> dict[str, Any]:

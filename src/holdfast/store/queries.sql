@@ -226,6 +226,11 @@ WHERE id = :approval AND status = 'open'
   AND NOT EXISTS (SELECT 1 FROM askers CROSS JOIN runs
                   WHERE askers.approval = :approval AND runs.id = askers.run_id AND runs.finished_at IS NULL)
 
+-- name: withdraw_unasked
+-- Withdraw a question about a run that lives elsewhere, when no run waits for it any more.
+UPDATE approvals SET status = 'withdrawn', decided_at = :now
+WHERE id = :approval AND status = 'open' AND NOT EXISTS (SELECT 1 FROM askers WHERE askers.approval = :approval)
+
 -- name: withdraw
 -- Withdraw the questions of runs that ended; what another run asks too stays.
 UPDATE approvals SET status = 'withdrawn', decided_at = :now
@@ -249,6 +254,10 @@ WITH RECURSIVE tree (member) AS (
 UPDATE runs SET budget = CASE WHEN id = :run THEN :budget ELSE '{}' END
 WHERE id = :run
    OR (id IN (SELECT member FROM tree) AND budget IS NULL AND (finished_at IS NULL OR status = 'failed'))
+
+-- name: fund
+-- Let a run that lives elsewhere have its budget, and the time since which that holds; one that has a budget keeps it.
+UPDATE runs SET budget = :budget, started_at = :started_at WHERE id = :run AND budget IS NULL
 
 -- name: lines
 -- Each of these runs, with itself and with each one above it.
@@ -815,6 +824,17 @@ SELECT {approval} FROM approvals WHERE id = :approval
 -- Questions, the newest first.
 SELECT {approval} FROM approvals
 WHERE status IN (SELECT value FROM json_each(:statuses)) AND {asked_before} AND {of_seen} ORDER BY asked_at DESC, id DESC LIMIT :limit
+
+-- name: budget_questions
+-- Questions about the budgets of runs that live elsewhere, the newest first.
+SELECT {approval} FROM approvals
+WHERE key = 'budget' AND status IN (SELECT value FROM json_each(:statuses))
+  AND EXISTS (SELECT 1 FROM runs WHERE runs.id = approvals.run_id AND runs.status = 'moved')
+ORDER BY asked_at DESC, id DESC LIMIT :limit
+
+-- name: forget_questions
+-- Take questions about budgets out of a mirror: all that are open there, and these.
+DELETE FROM approvals WHERE key = 'budget' AND (status = 'open' OR id IN (SELECT value FROM json_each(:ids)))
 
 -- name: asked_before
 -- Part of others: questions that were asked before one, if one is named.
@@ -2037,6 +2057,13 @@ VALUES (:id, :uid, :agent, :status, :input, :version, :queue, :due_at, :epoch, :
         :inbox_seen, :awaits, :waits_for, :crash_count, :parent_id, :parent_key, :root_id, :labels, :result, :error, :reason,
         :steps, :created_at, :started_at, :finished_at, :updated_at, :priority, :limit_key, :limit_n, :rate_key, :rate_n,
         :rate_ms, :singleton_key, :budget, :identity, :now)
+
+-- name: shadow
+-- Let a run that lives elsewhere have a row, for what belongs to it; one that is here stays as it is.
+INSERT INTO runs (id, uid, agent, status, input, queue, parent_id, root_id, labels, reason, created_at, updated_at, finished_at,
+                  life_at)
+VALUES (:id, :uid, :agent, 'moved', '{}', 'default', :parent_id, :root_id, :labels, :reason, :now, :now, :now, :now)
+ON CONFLICT DO NOTHING
 
 -- name: count_interruptions
 -- Count how often a run was interrupted where it comes from: its history says it.

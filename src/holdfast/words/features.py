@@ -5,6 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 Feature = Literal[
-    "announcements", "audit", "backup", "conversations", "deletion", "feed", "fleet", "forks", "notifications", "schedules",
-    "tokens", "triggers",
+    "announcements", "audit", "backup", "budgets", "conversations", "deletion", "feed", "fleet", "forks", "notifications",
+    "schedules", "tokens", "triggers",
 ]  # fmt: skip

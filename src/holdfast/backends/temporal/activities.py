@@ -15,7 +15,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.backends.temporal import side, talks
+from holdfast.backends.temporal import budgets, side, talks
 from holdfast.backends.temporal.address import ARRIVE, FED_S, KEEP, SIDE
 from holdfast.backends.temporal.house import House
 from holdfast.backends.temporal.performer import ENDED, GONE, LATER, NOT_HERE
@@ -133,7 +133,20 @@ class Activities:
             return [[row.position, await talks.whole(store, row.value), row.run, row.at] for row in found]
         if "over" in asked:
             await talks.leave_all(store, run, self._tell)
+            await budgets.leave_all(store, run)
             return []
+        if "purses" in asked:
+            return await budgets.purses(store, run, asked["purses"], asked["labels"])
+        if "spent_by" in asked:
+            return await budgets.spent_by(store, asked["spent_by"], asked["limit"])
+        if "more" in asked:
+            await budgets.ask_for_more(store, run, asked["more"])
+            return []
+        if "leave" in asked:
+            await budgets.leave(store, run, asked["leave"])
+            return []
+        if "decide" in asked:
+            return [await budgets.decide(store, asked["decide"], self._tell)]
         if "stream" in asked:
             return await side.pieces_of(store, run, asked["stream"], asked["after"])
         return await side.lasts_of(store, run)
@@ -164,8 +177,8 @@ class Activities:
         )
         mark = asked["mark"]
         return StepContext(
-            asked["key"], lambda: mark, asked["attempt"], facts, self._house.resources, None, [], {}, self._house.now,
-            stream, _ignored, _no_publishing, asked.get("again", False) or tried > 1,
+            asked["key"], lambda: mark, asked["attempt"], facts, self._house.resources, None, [], asked.get("left", {}),
+            self._house.now, stream, _ignored, _no_publishing, asked.get("again", False) or tried > 1,
         )  # fmt: skip
 
     def _told(

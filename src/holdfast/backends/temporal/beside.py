@@ -1,16 +1,18 @@
 """Questions of a run to the database beside the cluster, as its engine asks them inside the workflow.
 
 Each is an activity and no local one: a workflow task that is lost would lose what local ones were told, and whoever asks again is
-told something else when it has written meanwhile. Writes to streams and what is done in conversations come before what is recorded
-behind them, in order.
+told something else when it has written meanwhile. Writes to streams, what is done in conversations and questions about budgets come
+before what is recorded behind them, in order. What was spent under a budget is counted there before the engine goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import itertools
 import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
@@ -19,9 +21,10 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 
 from holdfast.backends.temporal.address import SIDE
+from holdfast.backends.temporal.budgets import purse_of
 from holdfast.backends.temporal.loads import Load, weight
 from holdfast.backends.temporal.performer import Performer
-from holdfast.backends.temporal.records import Start
+from holdfast.backends.temporal.records import Start, State
 from holdfast.backends.temporal.side import piece_of
 from holdfast.backends.temporal.side import told as line_of
 from holdfast.backends.temporal.talks import asked_of
@@ -31,20 +34,30 @@ from holdfast.store.conversations import MessageRow
 from holdfast.store.limits import Closed, Turn
 from holdfast.store.streams import Piece
 from holdfast.store.work import settle
+from holdfast.words.budget import Purse
 from holdfast.words.clock import Clock
 from holdfast.words.model import RunRow
+from holdfast.words.spent import Spent
 
-ASKED: Final = frozenset({"take_turn", "closed", "use_late", "pause_rate", "charge", "said", "pieces"})
+ASKED: Final = frozenset(
+    {"take_turn", "closed", "use_late", "pause_rate", "charge", "said", "pieces", "purses", "spent_by"}
+)
 
 
 def _who(row: RunRow) -> list[Any]:
     return [row.agent, json.loads(row.labels), row.parent_id, row.root_id]
 
 
+def _asked_in(append: Append) -> list[dict[str, Any]]:
+    """Tell the questions about budgets that are asked with it, as they travel."""
+    return [asdict(new) for new in append.approvals if new.about is not None]
+
+
 class Place(Protocol):
     """The ground of a run, as what it does beside the cluster sees it."""
 
     row: RunRow
+    state: State
     loop: asyncio.AbstractEventLoop
     outside: contextvars.Context
     perform: Performer
@@ -55,6 +68,7 @@ class Place(Protocol):
     def errand(self, work: Coroutine[Any, Any, None]) -> None: ...
     def accept(self, append: Append, told: Told, *, alone: bool = False) -> None: ...
     def arrive(self, said: Mapping[str, Any]) -> None: ...
+    async def feed(self) -> None: ...
 
 
 class Beside:
@@ -66,12 +80,23 @@ class Beside:
         self._ground, self._start, self._whole = ground, start, whole
         self._line: list[tuple[Append, Told]] = []  # writes that wait, in order
         self._is_writing = False
+        self._sums = asyncio.Lock()  # sums are read, or added to
         self._turns: list[tuple[list[Any], asyncio.Future[Turn]]] = []  # that calls wait to reserve, in order
         self.talked = talked  # in a conversation, which it may have or wait for
 
     def takes(self, append: Append) -> bool:
-        """Is this to be written there first, or behind what is?"""
-        return self._start.side and bool(self._line or append.pieces or append.talks)
+        """Is this to be written there, or behind what is?"""
+        return self._start.side and (bool(self._line) or self._asks(append) or self._counts(append))
+
+    def _asks(self, append: Append) -> bool:
+        """Is something to be done there before it is accepted?"""
+        return bool(append.pieces or append.talks or _asked_in(append) or self._left_in(append))
+
+    def _left_in(self, append: Append) -> list[str]:
+        """Name the questions about budgets for which the run waits no longer."""
+        if self._ground.row.budget is None:
+            return []
+        return [gone for gone in append.withdraws if gone not in self._ground.state.questions]
 
     def post(self, append: Append, told: Told) -> None:
         """Write this there, and then accept it."""
@@ -83,6 +108,10 @@ class Beside:
     async def _write(self) -> None:
         ground = self._ground
         while self._line:
+            if spent := self._spent_first():
+                await self._count(spent)
+                del self._line[: len(spent)]
+                continue
             append, told = self._line[0]
             answers: list[Any] = []
             try:
@@ -92,15 +121,43 @@ class Beside:
                 for talking in append.talks:
                     self.talked = True
                     answers += await self.ask(talk=asked_of(talking, self._whole), above=self._start.above)
+                if asked := _asked_in(append):
+                    await self.ask(more=asked)
+                if left := self._left_in(append):
+                    await self.ask(leave=left)
             except ActivityError as error:
                 lost = LeaseLost(str(error.cause))  # the engine begins anew, from the journal
                 ground.loop.call_soon(told, ground.clock.now(), lost, context=ground.outside)
             else:
-                ground.accept(append, told)
+                if self._counts(append):
+                    await self._count([(append, told)])
+                else:
+                    ground.accept(append, told)
             del self._line[0]
             for said in answers:
                 ground.arrive(said)
         self._is_writing = False
+
+    def _counts(self, append: Append) -> bool:
+        """Does it say that something was spent of a budget?"""
+        return self._ground.row.budget is not None and any("spent" in event.data for event in append.events)
+
+    def _spent_first(self) -> list[tuple[Append, Told]]:
+        """The writes that come next, as far as they only say that something was spent: they are counted at once."""
+        return [*itertools.takewhile(lambda each: self._counts(each[0]) and not self._asks(each[0]), self._line)]
+
+    async def _count(self, spent: Sequence[tuple[Append, Told]]) -> None:
+        """Accept what says that something was spent, and have it counted before the engine goes on.
+
+        Budgets are not read meanwhile: the engine counts a body until it is told, and would count it twice.
+        """
+        ground, ends = self._ground, list[tuple[int, BaseException | None]]()
+        async with self._sums:
+            for append, _ in spent:
+                ground.accept(append, lambda at, error: ends.append((at, error)), alone=True)
+            await ground.feed()
+            for (_, told), (at, error) in zip(spent, ends, strict=True):
+                ground.loop.call_soon(told, at, error, context=ground.outside)
 
     async def ask(self, **asked: Any) -> list[Any]:
         """Ask until it answers."""
@@ -113,9 +170,24 @@ class Beside:
         found: list[Any] = await self._ground.perform.awaited(handle)
         return found
 
-    async def leave_talks(self) -> None:
-        """Leave all conversations: the run has ended."""
+    async def leave_all(self) -> None:
+        """Leave all conversations, and all questions about budgets: the run has ended."""
         await self.ask(over=True)
+
+    # Budgets
+
+    async def purses(self, run: str) -> list[Purse]:
+        labels = json.loads(self._ground.row.labels)
+        async with self._sums:
+            return [purse_of(line) for line in await self.ask(purses=self._start.line(), labels=labels)]
+
+    async def spent_by(self, run: str, limit: int = 10) -> list[tuple[str, Spent]]:
+        return [(what, Spent.from_row(sums)) for what, sums in await self.ask(spent_by=run, limit=limit)]
+
+    async def decide(self, said: Mapping[str, Any]) -> dict[str, Any]:
+        """Have counted what a person says to a question about a budget."""
+        (answer,) = await self.ask(decide=dict(said))
+        return dict(answer)
 
     # Rates of steps
 

@@ -3,7 +3,7 @@
 A cluster has no order of what all its workflows record, so the feed is that of the database: whoever reads it reads there. A
 journal is copied out of the history of its run, in order, and each event once, because the transaction that copies holds the row
 of the run and begins behind the last event that is there. So it may be done twice, by two processes, and by one that was believed
-to be dead.
+to be dead. It adds what the events say was spent, to the sums of the run and of those above it: so these are what journals say.
 
 Crash points. Whatever a run records is in its history as the input of an activity, and whoever takes that activity copies: at once
 and for sure where the run begins to wait or ends (`KEEP`), soon where the body of a step begins. A process that dies before `soon`
@@ -19,12 +19,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.backends.temporal import history
 from holdfast.backends.temporal.side import shadow
 from holdfast.store.blobs import insert_blobs, spilled
+from holdfast.store.budgets import Spending, spend
 from holdfast.store.changes import News
 from holdfast.store.store import Store
 from holdfast.store.work import Asking, Count, Transaction, rows, to_json
@@ -69,16 +70,32 @@ class Feed:
     async def copy(self, run: str) -> None:
         """Copy what a run has recorded and the feed has not."""
         ((last,),) = await self._side._read(rows, "last_seq", run=run)
-        try:
-            described = await self._client.get_workflow_handle(run).describe()
-        except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND:
-                return
-            raise
+        described = await self._described(run)
+        if described is None:
+            return
         found = await history.since(self._client, described, 0 if last is None else last + 1)
         if found is not None:
+            above = await self._above(found.row) if last is None else []
             for first in range(0, len(found.events), _EVENTS):
-                await self._side._submit(_Copy(found.row, found.events[first : first + _EVENTS]))
+                await self._side._submit(_Copy(found.row, found.events[first : first + _EVENTS], above))
+
+    async def _described(self, run: str) -> WorkflowExecutionDescription | None:
+        try:
+            return await self._client.get_workflow_handle(run).describe()
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return None
+            raise
+
+    async def _above(self, row: RunRow) -> list[RunRow]:
+        """Find the runs above one that have no row in the side, the highest first: sums are kept for them too."""
+        found: list[RunRow] = []
+        while (parent := row.parent_id) is not None and await self._side.run(parent) is None:
+            described = await self._described(parent)
+            told = None if described is None else await history.told(self._client, described)
+            row = RunRow(parent, "", "", "moved", "{}", root_id=row.root_id) if told is None else told.row
+            found.insert(0, row)
+        return found
 
     async def end(self) -> None:
         """Copy no more."""
@@ -93,16 +110,20 @@ class _Copy:
 
     row: RunRow
     events: Sequence[Event]
+    above: Sequence[RunRow] = ()  # runs that have no row yet
 
     def __call__(self, tx: Transaction) -> Asking[None]:
         run = self.row.id
-        yield from shadow(tx, self.row)
+        for row in (*self.above, self.row):
+            yield from shadow(tx, row)
         yield from tx.rows("hold_run", run=run)
         (last,) = yield from tx.row("last_seq", run=run)
         new = [event for event in self.events if last is None or event.seq > last]
         if new:
             yield from record(tx, run, new)
             tx.changed(run, News.GREW)
+        if spendings := [Spending.of(event) for event in new if "spent" in event.data]:
+            yield from spend(tx, spendings)
         for event in self.events:
             if event.dropped is not None:
                 yield from tx.rows("drop_event", run=run, seq=event.seq, dropped=event.dropped)

@@ -67,6 +67,7 @@ BESIDE: Final[dict[Feature, Gap]] = {
     )),
     "audit": Gap("audit", f"The histories of runs name who decided. {_BESIDE}", ("note_refusals", "erase_audit")),
     "feed": Gap("feed of all runs", _BESIDE, ("feed", "feed_lines")),
+    "budgets": Gap("budgets", _BESIDE),
     "conversations": Gap(
         "conversations", _BESIDE, ("said", "conversations", "fill_conversation", "delete_conversation"),
     ),

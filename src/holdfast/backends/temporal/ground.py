@@ -51,6 +51,7 @@ from holdfast.errors import HoldfastError, LeaseLost, Unsupported
 from holdfast.runtime import AgentSpec, Placed, StepSpec, outside
 from holdfast.store.appends import Append, InboxMoved, Told, Transition
 from holdfast.store.approvals import NewApproval, Said, count, delegated, expired, required
+from holdfast.store.runs import NewRun
 from holdfast.store.work import settle, to_json
 from holdfast.words.clock import Timer
 from holdfast.words.harmless import logger
@@ -310,7 +311,7 @@ class Ground:
     async def _end_as(self, over: Mapping[str, Any]) -> str:
         """Be as it was when it came: it had ended elsewhere, and told whom it had to tell."""
         self.row.error = over["error"]
-        await self._did(self._feed())
+        await self._did(self.feed())
         self.flush(last=True)
         return self._closed(over["status"], over["error"], over["result"])
 
@@ -334,6 +335,8 @@ class Ground:
         left, row = self._way.left, self.row
         assert left is not None
         self._way.over = True
+        if self._start.side and row.budget is not None:
+            await self._did(self._beside.leave_all())  # before any other run hears of the end
         if left.ends_below is not None:
             self.errand(self._end_below(left.ends_below))
         if row.parent_id is not None:
@@ -342,9 +345,9 @@ class Ground:
             said = {"id": f"child:{row.id}:{row.uid}:{row.next_seq}", "kind": "child.ended", "topic": row.id,
                     "value": left.result, "data": data}  # fmt: skip
             self.errand(self._tell(row.parent_id, said))
-        self.errand(self._feed())
-        if self._beside.talked and self._start.side:
-            self.errand(self._beside.leave_talks())
+        self.errand(self.feed())
+        if self._beside.talked and self._start.side and row.budget is None:
+            self.errand(self._beside.leave_all())
         while self._errands:  # whoever cancels the workflow now comes too late
             await self._until_told()
         # Only now: whoever reads that it has ended reads the result next.
@@ -543,7 +546,7 @@ class Ground:
         if not task.cancelled():
             task.exception()
 
-    async def _feed(self) -> None:
+    async def feed(self) -> None:
         """Have all that was recorded in the history, and in the feed."""
         await self._sent()
         if self._start.side:
@@ -582,7 +585,10 @@ class Ground:
 
     def _resumes(self, data: dict[str, Any]) -> bool:
         """Let a paused run go on; True: it was not paused yet, and its owner is to be told."""
-        state = self.state
+        state, budget = self.state, data.pop("budget", None)
+        if budget is not None:
+            self.row.budget = budget  # of this and all later executions: it begins them
+            workflow.upsert_memo({"HoldfastRun": _still(self.row)})
         if not data.pop("direct", False) and not set(data["requests"]) & set(state.pauses):
             return False
         data["requests"] = [*state.pauses]
@@ -590,7 +596,7 @@ class Ground:
             self._pass_on("run.resumed", data, f"resumed:{self.row.id}:{self.row.next_seq}")
         state.pauses = []
         if state.held:
-            self._resumed(data["by"])
+            self._resumed(data["by"], budget)
             self._go_on()
             return False
         left = self._way.left
@@ -599,9 +605,10 @@ class Ground:
             return False
         return True
 
-    def _resumed(self, by: str) -> None:
-        """Have the run go on, which is paused."""
-        self._record("run.resumed", {"by": by, "cut": None})
+    def _resumed(self, by: str, budget: str | None = None) -> None:
+        """Have the run go on, which is paused; with another budget, if there is one."""
+        more = {} if budget is None else {"budget": json.loads(budget)}
+        self._record("run.resumed", {"by": by, "cut": None, **more})
         self.state.held, self._way.resumed = False, None
         self.row.status, self.row.reason = "running", None
 
@@ -631,6 +638,18 @@ class Ground:
             return {"error": type(error).__name__, "message": str(error)}
         self._say(done)
         return asdict(done.row) | {"shown": None}
+
+    async def ask_beside(self, said: Mapping[str, Any]) -> dict[str, Any]:
+        """Have counted what a person says to a question about a budget, for which this run waits or has waited."""
+        if self._way.over or self._way.leaves is not None:
+            return {"error": "RunFinished", "message": f"question {said['question']!r}: run {self.row.id!r} has ended"}
+        answer: asyncio.Future[dict[str, Any]] = self.loop.create_future()
+
+        async def work() -> None:
+            settle(answer, await self._beside.decide(said), None)
+
+        self.errand(work())
+        return await answer
 
     def _say(self, said: Said) -> ApprovalRow:
         self._question(said.row)
@@ -688,12 +707,14 @@ class Ground:
             return
         self.state.children[child.id] = None
         child.input = _unspilled(child.input, blobs)
-        if child.lane.limit_key or child.lane.rate_key or child.budget:
-            self._child_failed(child.id, Unsupported(_why(child.agent)))
-            return
         own = self._start
+        if child.lane.limit_key or child.lane.rate_key or (child.budget is not None and not own.side):
+            self._child_failed(child.id, Unsupported(_why(child)))
+            return
         above = [*own.above, self.row.id]
-        start = Start.of(child, own.path, own.starters, own.longest, self.clock.now(), above, side=own.side)
+        start = Start.of(
+            child, own.path, own.starters, own.longest, self.clock.now(), above, side=own.side, budgets=own.held()
+        )
         self.errand(self._begin_child(start))
 
     async def _begin_child(self, start: Start) -> None:
@@ -785,7 +806,8 @@ class Ground:
         for child in append.children:
             self._start_child(child, blobs)
         for new in append.approvals:
-            self._ask(new, blobs, now)
+            if new.about is None:  # what is asked about a budget lies beside the cluster
+                self._ask(new, blobs, now)
         for gone in append.withdraws:
             asked = state.questions.get(gone)
             if asked is not None and asked.status == "open":
@@ -970,17 +992,25 @@ def _unspilled(text: str, blobs: Mapping[str, bytes]) -> str:
     return blobs[text[10:74]].decode() if text.startswith('{"$blob":') and text[10:74] in blobs else text
 
 
-def _why(agent: str) -> str:
-    return f"agent {agent!r} has a limit, a rate or a budget, which need a database of Holdfast's own, and this run is on Temporal"
+def _why(child: NewRun) -> str:
+    what = f"agent {child.agent!r} has"
+    if child.lane.limit_key or child.lane.rate_key:
+        return f"{what} a limit or a rate, which need a database of Holdfast's own, and this run is on Temporal"
+    return f"{what} a budget, which needs a database beside the cluster, and this run was started without one (?side=)"
 
 
 def first_memo(row: RunRow) -> dict[str, Any]:
     """Tell of a run before any worker has it. That it runs is true in a moment, and a history tells if it is not."""
+    status = row.status if row.status in _STAYS else "running"
+    return {"Holdfast": {"row": moving(row) | {"status": status}, "questions": []}, "HoldfastRun": _still(row)}
+
+
+def _still(row: RunRow) -> dict[str, Any]:
+    """Tell what of a run stays as it is."""
     still = {name: value for name, value in asdict(row).items() if name in LISTED and value is not None}
     if len(row.input) > _SHOWN:
         del still["input"]
-    status = row.status if row.status in _STAYS else "running"
-    return {"Holdfast": {"row": moving(row) | {"status": status}, "questions": []}, "HoldfastRun": still}
+    return still
 
 
 def first_attributes(row: RunRow) -> TypedSearchAttributes:

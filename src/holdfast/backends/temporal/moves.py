@@ -79,7 +79,7 @@ _LACKED: Final = (
     ("conversations", "has conversations"), ("waiting", "waits for a conversation"), ("chunks", "has streams"),
     ("forks", "is a fork"), ("lineage", "is a fork"), ("askers", "asks about a budget"),
 )  # fmt: skip
-_SPANS: Final = ("limit_key", "rate_key", "singleton_key", "budget")
+_SPANS: Final = ("limit_key", "rate_key", "singleton_key")
 
 
 class _Kept(NamedTuple):
@@ -196,6 +196,11 @@ class Moves(Store):
                 raise Unsupported(
                     f"run {row.id!r} has streams or conversations in the database beside the cluster, and a bundle would be "
                     "without them: it cannot be exported"
+                )
+            if row.budget is not None:
+                raise Unsupported(
+                    f"run {row.id!r} has a budget, and what was spent of it lies in the database beside the cluster: a bundle "
+                    "would be without that, and it cannot be exported"
                 )
         whole = []
         for row in family:
@@ -430,7 +435,9 @@ class Moves(Store):
         what = next((word for section, word in _LACKED if found.rows[section]), None)
         for row in found.runs:
             if what is None and any(getattr(row, name) is not None for name in _SPANS):
-                what = "has a limit, a rate, a singleton or a budget"
+                what = "has a limit, a rate or a singleton"
+            if what is None and row.budget is not None:
+                what = "has a budget, of which a part is spent"
         if what is not None:
             raise Unsupported(
                 f"run {found.root!r} {what}, which needs a database of Holdfast's own (sqlite: or postgresql://), and {self.url!r} "

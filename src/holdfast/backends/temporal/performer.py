@@ -221,7 +221,7 @@ def _asked(work: Work, probes: bool) -> dict[str, Any]:
         "agent": run.agent, "step": work.spec.name, "place": place_of(work.spec), "input": work.bound.text, "key": context.key,
         "mark": context.idempotency_key, "attempt": context.attempt, "failures": work.failures, "limit_s": work.limit_s,
         "again": context.again, "run": run.id, "labels": run.labels, "parent": run.parent, "root": run.root, "probe": probes,
-        "turn": None if work.rate is None else turn_of(work.rate),
+        "turn": None if work.rate is None else turn_of(work.rate), "left": context.left,
     }  # fmt: skip
     return {name: value for name, value in asked.items() if value not in (None, False, {}, 0)}
 

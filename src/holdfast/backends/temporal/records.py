@@ -19,7 +19,7 @@ from holdfast.words.model import ApprovalRow, Event, RunRow, Signal
 
 _STILL: Final = (
     "id", "uid", "agent", "input", "version", "queue", "parent_id", "parent_key", "root_id", "labels", "created_at", "priority",
-    "identity",
+    "identity", "budget",
 )  # fmt: skip
 LISTED: Final = _STILL  # what a list shows of that; arguments if they are short
 # What a memo tells of a run besides what it was started with.
@@ -30,6 +30,7 @@ _MOVING: Final = (
 _ERROR_LENGTH: Final = 4_000
 _SLICE: Final = 1_000_000  # bytes that are compressed at once
 Piece = list[Any]
+Held = list[Any]  # a run that has a budget, that budget, and since when it holds
 Came = list[Any]  # the place of a signal, its kind, its topic and when it came
 
 
@@ -43,30 +44,45 @@ class Start:
     longest: int  # events of one execution; the same for as long as the run lives, or replay would go on elsewhere
     above: list[str] = field(default_factory=list)  # the runs from the root down to the one that started it
     side: bool = False  # there is a database beside the cluster; it stays so, as `longest` does
+    budgets: list[Held] = field(default_factory=list)  # those of runs above that hold for it
 
     @classmethod
     def of(
         cls, new: NewRun, path: list[str], starters: list[str], longest: int, now: int, above: Iterable[str] = (), *,
-        side: bool = False,
+        side: bool = False, budgets: Iterable[Held] = (),
     ) -> Start:  # fmt: skip
         """For a run that is to be created."""
         row = RunRow(
             new.id, new.uid, new.agent, "ready", new.input, new.version, new.queue, now + new.delay_ms, labels=new.labels,
             parent_id=new.parent_id, parent_key=new.parent_key, root_id=new.root_id or new.id, created_at=now,
-            updated_at=now, identity=new.identity, priority=new.lane.priority,
+            updated_at=now, identity=new.identity, priority=new.lane.priority, budget=new.budget,
         )  # fmt: skip
-        return cls(row, [*path, new.agent], starters, longest, [*above], side)
+        return cls(row, [*path, new.agent], starters, longest, [*above], side, [*budgets])
+
+    def line(self) -> list[list[Any]]:
+        """The runs from the root down to this one: each with its agent, its budget if it has one, and since when that holds."""
+        held = {run: (budget, began) for run, budget, began in self.held()}
+        runs = zip([*self.above, self.row.id], self.path, strict=True)
+        return [[run, agent, *held.get(run, (None, None))] for run, agent in runs]
+
+    def held(self) -> list[Held]:
+        """The budgets that hold for runs below this one: those above it, and its own."""
+        row = self.row
+        own: list[Held] = [] if row.budget in (None, "{}") else [[row.id, row.budget, row.started_at]]
+        return [*self.budgets, *own]
 
     def text(self) -> str:
         row = {name: getattr(self.row, name) for name in _STILL}
         said = {"row": row, "path": self.path, "starters": self.starters, "longest": self.longest, "above": self.above}
+        said |= {"budgets": self.budgets} if self.budgets else {}
         return to_json(said | ({"side": True} if self.side else {}))
 
     @classmethod
     def read(cls, text: str) -> Start:
         said = json.loads(text)
         row = RunRow(status="ready", **said["row"])
-        return cls(row, said["path"], said["starters"], said["longest"], said["above"], "side" in said)
+        budgets = said.get("budgets", [])
+        return cls(row, said["path"], said["starters"], said["longest"], said["above"], "side" in said, budgets)
 
 
 @dataclass(slots=True)

@@ -1,11 +1,11 @@
 """The side: a database of Holdfast's own beside a cluster, for what a history is no place for.
 
 Look here for what `?side=postgresql://...` adds. Clients use it as it is: tokens, the audit, conversations, the feed (`feed.py`).
-The engine of a run reaches it by an activity: to count rates of steps, to write into streams, and to talk (`talks.py`). Bodies
-write into streams from wherever they run.
+The engine of a run reaches it by an activity: to count rates of steps, to write into streams, to talk (`talks.py`), and to look at
+budgets (`budgets.py`). Bodies write into streams from wherever they run.
 
-A run on Temporal has a row in the side, because streams and journals belong to rows: one that is 'moved', so that nothing carries
-it on there.
+A run on Temporal has a row in the side, because streams, journals and budgets belong to rows: one that is 'moved', so that nothing
+carries it on there.
 
 Everything is idempotent or fenced, but for turns of rates: one that is taken twice, because the first answer was lost, makes the
 others later and none earlier. A writer knows where it found the stream, and writes there or not at all: of two bodies of one
@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any
 
 from holdfast.engine.elsewhere import Desk
 from holdfast.errors import LeaseLost
@@ -28,7 +28,6 @@ from holdfast.store.streams import Piece, chunk_row
 from holdfast.store.work import Asking, Count, Transaction, to_json
 from holdfast.words.model import RunRow
 
-_OWN: Final = ("lease_owner", "company", "life", "life_at", "worked_ms", "interruptions")
 Line = list[Any]  # a piece of a stream, as it travels
 
 
@@ -72,14 +71,10 @@ def shadow(tx: Transaction, of: RunRow) -> Asking[None]:
     if (yield from tx.row("fence", run=of.id)) is not None:
         return
     uid = hashlib.sha256(of.id.encode()).hexdigest()[:32]
-    now = tx.now
-    row = RunRow(
-        of.id, uid, of.agent, "moved", "{}", parent_id=of.parent_id, root_id=of.root_id or of.id, labels=of.labels,
-        reason="it is on Temporal", created_at=now, updated_at=now, finished_at=now,
+    yield from tx.rows(
+        "shadow", id=of.id, uid=uid, agent=of.agent, parent_id=of.parent_id, root_id=of.root_id or of.id, labels=of.labels,
+        reason="it is on Temporal",
     )  # fmt: skip
-    values = {name: value for name, value in asdict(row).items() if name not in _OWN}
-    values["epoch"] = values.pop("lease_epoch")
-    yield from tx.rows("import_run", **values)
 
 
 def known(run: str, agent: str, labels: Mapping[str, str], parent: str | None, root: str) -> RunRow:

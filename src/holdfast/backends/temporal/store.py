@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import tempfile
 from collections import Counter
@@ -27,7 +28,7 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.backends.temporal import history
+from holdfast.backends.temporal import budgets, history
 from holdfast.backends.temporal.address import AGENT, ARRIVE, DECIDE, MORE, RUN, SIDE_OF, STORE, Address
 from holdfast.backends.temporal.feed import record
 from holdfast.backends.temporal.gaps import BESIDE, GAPS, lacked
@@ -55,7 +56,7 @@ from holdfast.runtime import AgentSpec
 from holdfast.store.approvals import count, delegated
 from holdfast.store.audit import note
 from holdfast.store.blobs import insert_blobs, spilled
-from holdfast.store.budgets import Spending, spend
+from holdfast.store.budgets import BUDGET, Spending, spend
 from holdfast.store.bundles import public_id
 from holdfast.store.changes import Changes, News
 from holdfast.store.contract import Ailment, looks_again, write_limit
@@ -65,12 +66,13 @@ from holdfast.store.runs import NewRun
 from holdfast.store.sqlite.store import SQLiteStore
 from holdfast.store.store import Store
 from holdfast.store.streams import Piece
-from holdfast.store.work import Asking, Transaction
+from holdfast.store.work import Asking, Transaction, rows, to_json
 from holdfast.words import people
 from holdfast.words.clock import Clock, SystemClock
 from holdfast.words.features import Feature
 from holdfast.words.model import FINISHED, ApprovalRow, Published, RunRow, is_served
 from holdfast.words.people import Ballot
+from holdfast.words.spent import Spent
 from holdfast.worker.settings import Settings
 
 T = TypeVar("T")
@@ -341,6 +343,8 @@ class TemporalStore(Moves):
                 await self._mirrored(_Put(new))
         for run in [run for run, each in found.items() if each.more]:
             await self._refresh(run)
+        with contextlib.suppress(StoreUnavailable):  # lists do without them while that database is away
+            await self._bring_questions(_nothing)
 
     def _is_news(self, told: RunRow) -> bool:
         """Does a list say what the mirror does not? The index is a moment behind, and others may be reading what the mirror has."""
@@ -390,8 +394,45 @@ class TemporalStore(Moves):
         return await super().stuck(late_ms, limit)
 
     async def approval(self, approval: str) -> ApprovalRow:
+        beside = await self._question_beside(approval)
+        if beside is not None:
+            return beside
         await self._find_question(approval)
         return await super().approval(approval)
+
+    async def _question_beside(self, approval: str) -> ApprovalRow | None:
+        """Read a question about a budget: these lie in the database beside the cluster."""
+        if self.side is None:
+            return None
+        with contextlib.suppress(UnknownApproval):
+            if (await self._mirror.approval(approval)).key != BUDGET:
+                return None
+        with contextlib.suppress(UnknownApproval):
+            return await self.side.approval(approval)
+        return None
+
+    async def _bring_questions(self, then: Callable[[], Awaitable[T]], statuses: Iterable[str] = ()) -> T:
+        """Bring the questions about budgets that are open, and those of other statuses, into the mirror, and read it then.
+
+        Nobody else does so in between: what was decided before this began is not shown as open.
+        """
+        if self.side is None:
+            return await then()
+        looked: set[str] = set()
+        while True:
+            async with self._turn:
+                asked = await self._questions_beside(self.side, ["open", *statuses])
+                missing = [run for run in {row.run_id for row in asked} - looked if await self._mirror.run(run) is None]
+                if not missing:
+                    await self._mirrored(_Bring(asked))
+                    return await then()
+            for run in missing:
+                looked.add(run)
+                await self._refresh(run, whole=False)
+
+    async def _questions_beside(self, side: Store, statuses: Iterable[str]) -> list[ApprovalRow]:
+        found = await side._read(rows, "budget_questions", statuses=to_json(list(statuses)), limit=_LOOKED_AT)
+        return [ApprovalRow(*row) for row in found]
 
     async def approvals(
         self, *, run: str | None = None, approval: str | None = None, statuses: Iterable[str] = ("open",), limit: int = 100,
@@ -404,12 +445,15 @@ class TemporalStore(Moves):
             await self._refresh_family(run)
         else:
             await self._list(" AND HoldfastQuestions IS NOT NULL AND ExecutionStatus = 'Running'")
-        return await super().approvals(
-            run=run, approval=approval, statuses=wanted, limit=limit, after=after, at=at, only=only
+        look = functools.partial(
+            super().approvals, run=run, approval=approval, statuses=wanted, limit=limit, after=after, at=at, only=only
         )
+        return await self._bring_questions(look, wanted)
 
     async def _find_question(self, approval: str) -> None:
         """Bring the run that asks this into the mirror."""
+        if await self._question_beside(approval) is not None:
+            return
         with contextlib.suppress(UnknownApproval):
             await self._refresh((await self._mirror.approval(approval)).run_id)
             return
@@ -432,6 +476,25 @@ class TemporalStore(Moves):
 
         await self._asked(look())
         return list(found)
+
+    async def voted(self, run: str, ballot: str) -> ApprovalRow | None:
+        await self._refresh(run)
+        found = await super().voted(run, ballot)
+        return found if found is not None or self.side is None else await self.side.voted(run, ballot)
+
+    async def spent(self, runs: Iterable[str]) -> dict[str, Spent]:
+        """Read what runs have spent, as far as the mirror has them, or as the database beside the cluster has summed it."""
+        ids = list(runs)
+        found = await super().spent(ids)
+        if self.side is not None:
+            with contextlib.suppress(StoreUnavailable):
+                found |= await self.side.spent(ids)
+        return found
+
+    async def spent_by(self, run: str, limit: int = 10) -> list[tuple[str, Spent]]:
+        await self._refresh(run)
+        found = [] if self.side is None else await self.side.spent_by(run, limit)
+        return found or await super().spent_by(run, limit)
 
     async def agents(self) -> Published:
         """Read what workers have published, and which of it is polled for."""
@@ -519,11 +582,13 @@ class TemporalStore(Moves):
         self, run: NewRun, blobs: Mapping[str, bytes] | None = None, *, by: str = "", via: str = ""
     ) -> tuple[RunRow, bool]:
         lane = run.lane
-        if lane.limit_key or lane.rate_key or lane.singleton_key or run.budget:
+        if lane.limit_key or lane.rate_key or lane.singleton_key:
             raise Unsupported(
-                f"agent {run.agent!r} has a limit, a rate, a singleton or a budget, which span runs and need a database of "
-                f"Holdfast's own (sqlite: or postgresql://), and {self.url!r} is a Temporal cluster"
+                f"agent {run.agent!r} has a limit, a rate or a singleton, which span runs and need a database of Holdfast's own "
+                f"(sqlite: or postgresql://), and {self.url!r} is a Temporal cluster"
             )
+        if run.budget is not None and self.side is None:
+            raise self.refusal("budgets")
         run.input = _whole(run.input, blobs)
         starters = people.starters(by or people.SOMEONE.name, via)
         start = Start.of(run, [], starters, self.address.longest, self.clock.now(), side=self.side is not None)
@@ -606,14 +671,15 @@ class TemporalStore(Moves):
         self, run: str, *, by: str, via: str = "run", retry: bool = False, budget: str | None = None, family: bool = True,
         at: int | str | None = None, effects: str | None = None,
     ) -> None:  # fmt: skip
-        if budget is not None or at is not None:
-            raise Unsupported("a retry with a budget or from another place needs a database of Holdfast's own")
+        if at is not None:
+            raise Unsupported("a retry from another place needs a database of Holdfast's own")
         row = await self.run(run)
         if row is None:
             raise UnknownRun(f"there is no run {run!r} in {self.url}")
+        noted = {"by": by, "cut": None} | ({} if budget is None else {"budget": json.loads(budget)})
         if row.status == "failed" and retry:
-            await self._retry(run, by, via)
-            await self._note(run, by, via, "retry", {"by": by, "cut": None})
+            await self._retry(row, by, via, budget)
+            await self._note(run, by, via, "retry", noted)
             return
         if row.status in FINISHED:
             advice = "; retry it instead" if row.status == "failed" else ""
@@ -621,11 +687,14 @@ class TemporalStore(Moves):
         if row.status != "paused" and not await self._is_pausing(run):
             raise RunActive(f"run {run!r} is {row.status} and not paused: there is nothing to resume")
         data = {"by": by, "requests": [], "direct": True, "family": family}
+        if budget is not None:
+            await self._rebudget(row, budget)
+            data["budget"] = budget
         await self._signal(
             run, {"id": f"resume:{run}:{row.next_seq}:{self.clock.now()}", "kind": "run.resumed", "data": data}
         )
         await self._until_resumed(run)
-        await self._note(run, by, via, "resume", {"by": by, "cut": None})
+        await self._note(run, by, via, "resume", noted)
 
     async def _until_resumed(self, run: str) -> None:
         """Wait until a worker has let the run go on: what a client reads next must not be that it is paused."""
@@ -643,19 +712,43 @@ class TemporalStore(Moves):
         described = await self._described(run)
         return described is not None and await self._asked(history.is_pausing(self.client, described), run)
 
-    async def _retry(self, run: str, by: str, via: str) -> None:
+    async def _rebudget(self, row: RunRow, budget: str) -> None:
+        """Set what a run may spend from now on, in all. Runs below it look at budgets only if they were begun below one."""
+        if self.side is None:
+            raise self.refusal("budgets")
+        if row.budget is None:
+            await self._refresh_family(row.id)
+            for each in await self._mirror.members(row.id):
+                if each.id != row.id and each.status not in FINISHED:
+                    raise Unsupported(
+                        f"run {row.id!r} had no budget, and run {each.id!r}, which was started below it, goes on: on a Temporal "
+                        "cluster that would look at none. Give the budget when all below have ended, or start the run with one"
+                    )
+        found = await self._asked(history.read(self.client, await self._must_describe(row.id)), row.id)
+        assert found is not None
+        assert found.start is not None
+        start = found.start
+        start.row.budget, start.row.started_at = budget, row.started_at or row.created_at
+        await self.side._submit(budgets.Rebudget(start.line(), json.loads(row.labels), budget))
+
+    async def _retry(self, row: RunRow, by: str, via: str, budget: str | None = None) -> None:
         """Start a failed run anew, from its journal without what a retry takes out of that; then those below that failed with it.
 
         The rules of the cut are those of a database: they are applied to the mirror.
         """
+        run = row.id
+        if budget is not None:
+            await self._rebudget(row, budget)
         await self._refresh_family(run)
-        await self._mirrored(Resume(run, by, via, True, None, True, whole=True))
-        rows = [
+        await self._mirrored(Resume(run, by, via, True, budget, True, whole=True))
+        found = [
             await self._mirror.run(run),
             *await self._mirror.runs(root=run, limit=_LOOKED_AT, statuses=["ready"]),
         ]
-        ready = {row.id: row for row in rows if row is not None and row.status == "ready"}
+        ready = {row.id: row for row in found if row is not None and row.status == "ready"}
         try:
+            if self.side is not None and (under := [each.id for each in ready.values() if each.budget is not None]):
+                await self.side._submit(budgets.Reconsider(under))
             for start, packed in [await self._ready_anew(row) for row in ready.values()]:
                 try:
                     await self._asked(self._started(start, packed, again=True))
@@ -680,6 +773,7 @@ class TemporalStore(Moves):
         for child in children:
             state.children[child] = await self._how_it_ended(child)
         packed = state.pack()
+        found.start.row.budget = row.budget
         self._check_fits(found.start, packed)
         return found.start, packed
 
@@ -711,7 +805,8 @@ class TemporalStore(Moves):
         row = await self.approval(approval)
         said = {**asdict(ballot), "value": ballot.value and _whole(ballot.value, blobs)}
         asked = {"question": approval, "ballot": said, "to": to}
-        answer = await self._answer(row.run_id, asked, ballot.id)
+        beside = row.key == BUDGET and await self._question_beside(approval) is not None
+        answer = await (self._answer_beside(asked, ballot.id) if beside else self._answer(row.run_id, asked, ballot.id))
         self._news.hurry()
         if "error" in answer:
             now = await self.approval(approval)
@@ -720,12 +815,28 @@ class TemporalStore(Moves):
             (count(self.clock.now(), now, ballot) if to is None else delegated(self.clock.now(), now, to, ballot))
             raise _error(answer)
         decided = ApprovalRow(**{**answer, "shown": row.shown})
-        if self.side is not None:
+        if self.side is not None and not beside:
             with contextlib.suppress(HoldfastError):
                 at = self.clock.now()
                 what = count(at, row, ballot) if to is None else delegated(at, row, to, ballot)
                 await self._note(row.run_id, what.by, what.via, what.action, what.data, decided.data or decided.shown)
         return decided
+
+    async def _answer_beside(self, asked: dict[str, Any], request: str) -> dict[str, Any]:
+        """Have a run that waits for the answer count what a person says to a question about a budget, and tell all that wait."""
+        assert self.side is not None
+        for (run,) in await self.side._read(rows, "askers", approval=asked["question"]):
+            answer = await self._answer(run, {**asked, "beside": True}, request)
+            if answer.get("error") != RunFinished.__name__:
+                return answer
+        return await budgets.decide(self.side, asked, self._tells)  # all of them have ended, or none waits any more
+
+    async def _tells(self, run: str, said: dict[str, Any]) -> bool:
+        try:
+            await self._asked(self.client.get_workflow_handle(run).signal(ARRIVE, said), run)
+        except UnknownRun:
+            return False
+        return True
 
     async def _answer(self, run: str, asked: dict[str, Any], request: str) -> dict[str, Any]:
         """Have a run answer what a person says. It goes on in another execution now and then, and few may ask it at once."""
@@ -814,6 +925,7 @@ class _Put:
     def __call__(self, tx: Transaction) -> Asking[None]:
         for found in self._found:
             row, spendings = found.row, []
+            asked = [ApprovalRow(*each) for each in (yield from tx.rows("approvals_of", ids=to_json([row.id])))]
             for query in ("delete_run", "delete_events", "delete_signals"):
                 yield from tx.rows(query, run=row.id)
             values = {name: value for name, value in asdict(row).items() if name not in _OWN}
@@ -834,17 +946,34 @@ class _Put:
             for position, signal_id, kind, topic, value, told, at in found.inbox:
                 yield from tx.rows("insert_signal", run=row.id, position=position, signal_id=signal_id, kind=kind, topic=topic,
                                    value=value, data=told, now=at)  # fmt: skip
-            for question in found.questions.values():
-                asked = asdict(question)
-                asked["run"], asked["root"], asked["by"] = (
-                    asked.pop("run_id"),
-                    asked.pop("root_id"),
-                    asked.pop("decided_by"),
-                )
-                yield from tx.rows("import_approval", **asked)
+            beside = [question for question in asked if question.key == BUDGET]  # which the cluster does not tell
+            for question in (*found.questions.values(), *beside):
+                yield from _put_question(tx, question)
             if spendings:
                 yield from spend(tx, spendings)
             tx.changed(row.id, News.GREW)
+
+
+async def _nothing() -> None: ...
+
+
+class _Bring:
+    """Put questions about budgets into the mirror, in the place of those that are there: all that are open, and others."""
+
+    def __init__(self, asked: Sequence[ApprovalRow]) -> None:
+        self._asked = asked
+
+    def __call__(self, tx: Transaction) -> Asking[None]:
+        yield from tx.rows("forget_questions", ids=to_json([question.id for question in self._asked]))
+        for question in self._asked:
+            if (yield from tx.row("fence", run=question.run_id)) is not None:  # else the cluster has forgotten its run
+                yield from _put_question(tx, question)
+
+
+def _put_question(tx: Transaction, question: ApprovalRow) -> Asking[None]:
+    asked = asdict(question)
+    asked["run"], asked["root"], asked["by"] = asked.pop("run_id"), asked.pop("root_id"), asked.pop("decided_by")
+    yield from tx.rows("import_approval", **asked)
 
 
 def _whole(text: str, blobs: Mapping[str, bytes] | None) -> str:
@@ -902,7 +1031,7 @@ def _refused(feature: Feature) -> Any:
 
 for _name in (
     "journal", "outline", "lines", "lines_at", "outline_of", "begun_before", "worker_at", "events_at", "inputs_between",
-    "last_of_kind", "last_request", "spent_by", "keys_like", "last_messages", "count_messages", "voted",
+    "last_of_kind", "last_request", "keys_like", "last_messages", "count_messages",
 ):  # fmt: skip
     setattr(TemporalStore, _name, _of_run(_name))
 for _feature, _gap in BESIDE.items():

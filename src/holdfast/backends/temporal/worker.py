@@ -178,8 +178,7 @@ def check_served(spec: AgentSpec, *, side: bool) -> None:
     """Refuse an agent that declares what a cluster has not: `Unsupported`. `side`: there is a database beside it."""
     flow = spec.flow
     declared = {
-        "limit=": flow.limit, "rate=": flow.rate, "singleton=": flow.singleton, "budget=": spec.budget, "schedule=": spec.schedule,
-        "on=": spec.on,
+        "limit=": flow.limit, "rate=": flow.rate, "singleton=": flow.singleton, "schedule=": spec.schedule, "on=": spec.on,
     }  # fmt: skip
     for name, value in declared.items():
         if value is not None:
@@ -187,6 +186,11 @@ def check_served(spec: AgentSpec, *, side: bool) -> None:
                 f"agent {spec.name!r} declares {name}, which spans runs and needs a database of Holdfast's own (sqlite: or "
                 "postgresql://), not a Temporal cluster"
             )
+    if spec.budget is not None and not side:
+        raise Unsupported(
+            f"agent {spec.name!r} declares budget=, which spans runs and needs a database of Holdfast's own. Name one that stands "
+            "beside the cluster in its URL: ?side=postgresql://..."
+        )
     for value in reached(spec.fn):
         if not isinstance(value, Step):
             continue

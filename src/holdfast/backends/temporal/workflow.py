@@ -39,9 +39,9 @@ class RunWorkflow:
         self._ground.arrive(said)
 
     @workflow.update(name=DECIDE)
-    def decide(self, said: dict[str, Any]) -> dict[str, Any]:
-        """A person says something to a question."""
-        return self._ground.decide(said)
+    async def decide(self, said: dict[str, Any]) -> dict[str, Any]:
+        """A person says something to a question, of this run or of a budget for which it waits."""
+        return await self._ground.ask_beside(said) if said.get("beside") else self._ground.decide(said)
 
     @workflow.update(name=TELL)
     def tell(self) -> bytes:

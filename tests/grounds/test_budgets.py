@@ -1,0 +1,275 @@
+"""Budgets on Temporal, in the database beside the cluster: each dollar is counted once, and each answer heard, whatever dies."""
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import random
+from urllib.parse import quote
+
+import pytest
+from tests.grounds import scenes, shoppers
+from tests.grounds.test_kills import Fleet, kept, ran_again, replays, result
+from tests.temporal import cluster, own_cluster, temporal_url  # noqa: F401 - fixtures
+
+import holdfast
+from holdfast import Budget
+from holdfast.backends.temporal import budgets
+from holdfast.backends.temporal.feed import _Copy
+from holdfast.backends.temporal.side import known
+from holdfast.store.approvals import NewApproval
+from holdfast.store.budgets import BUDGET
+from holdfast.words.model import Event
+from holdfast.words.people import Actor, Ballot
+from holdfast.words.spent import Spent
+
+QUICK = holdfast.Settings(lease_ttl_s=3.0)
+MORE = 2  # dollars, each time
+
+
+@pytest.fixture
+def beside(temporal_url, postgres_url):  # noqa: F811
+    return f"{temporal_url}&side={quote(postgres_url, safe='')}"
+
+
+@pytest.mark.slow
+async def test_a_budget_without_a_database_beside_the_cluster_is_refused_where_it_is_given(temporal_url):  # noqa: F811
+    with pytest.raises(holdfast.Unsupported, match=r"'thrifty' declares budget=.*\?side=postgresql://"):
+        async with holdfast.open(temporal_url, agents=[scenes.thrifty], settings=QUICK):
+            pass
+    async with holdfast.open(temporal_url) as hf:
+        with pytest.raises(holdfast.Unsupported, match=r"has no budgets.*\?side=postgresql://"):
+            await hf.start(scenes.sequential, 1, budget=Budget(usd=1))
+        assert "budgets" in hf.store.lacks
+
+
+LINE = [["r", "above", json.dumps(Budget(usd=2).published()), 1000], ["r.c", "below", None, None]]
+
+
+def spent_at(seq):
+    data = {"name": "buy", "spent": {"usd": 1.0, "steps": 1}}
+    return Event(seq, "step.completed", f"buy#{seq}", data, "1", None, 5, 1, run="r.c")
+
+
+async def test_what_is_done_twice_beside_a_cluster_is_done_once(store_url):
+    """Whatever an activity writes, another try of it may write again, and other runs may have written meanwhile."""
+    async with holdfast.open(store_url) as hf:
+        store, heard = hf.store, []
+
+        async def tell(run, said):
+            heard.append((run, said["id"], said["kind"], said["value"]))
+            return True
+
+        for _ in range(2):
+            (purse,) = await budgets.purses(store, "r.c", LINE, {"team": "a"})
+            await store._submit(_Copy(known("r.c", "below", {}, "r", "r"), [spent_at(0), spent_at(1)]))
+        (purse,) = [budgets.purse_of(each) for each in await budgets.purses(store, "r.c", LINE, {"team": "a"})]
+        assert (purse.run, purse.began, purse.spent) == ("r", 1000, Spent(usd=2.0, steps=2))
+        assert await budgets.spent_by(store, "r", 5) == [["buy", [2_000_000_000, 0, 0, 0, 0, 2]]]
+        new = dataclasses.asdict(NewApproval("q-1", BUDGET, "approve", "More?", '{"usd":2.0}', "d", "{}", about="r"))
+        for run in ("r.c", "r", "r.c"):
+            await budgets.ask_for_more(store, run, [new])
+        (question,) = await store.approvals()
+        assert (question.run_id, json.loads(question.path)) == ("r", ["above"])
+        ballot = dataclasses.asdict(Ballot("b-1", Actor("ann"), value='{"usd":7.0}', digest="e"))
+        asked = {"question": "q-1", "ballot": ballot, "to": None}
+        first, second = [await budgets.decide(store, asked, tell) for _ in range(2)]
+        assert first == second
+        assert heard == [(run, "approval:q-1", "approval.decided", '{"usd":7.0}') for run in ("r", "r.c")] * 2
+        late = {**asked, "ballot": {**ballot, "id": "b-2"}}
+        assert (await budgets.decide(store, late, tell))["error"] == "AlreadyDecided"
+        assert len(await store.audit()) == 1
+        (purse,) = [budgets.purse_of(each) for each in await budgets.purses(store, "r.c", LINE, {})]
+        assert (purse.limits(), purse.open) == ({"usd": 9.0}, None)
+
+
+async def test_a_question_is_withdrawn_when_the_last_run_leaves_it(store_url):
+    async with holdfast.open(store_url) as hf:
+        store = hf.store
+        await budgets.purses(store, "r.c", LINE, {})
+        new = dataclasses.asdict(NewApproval("q-1", BUDGET, "approve", "More?", "{}", "d", about="r"))
+        for run in ("r.c", "r"):
+            await budgets.ask_for_more(store, run, [new])
+        for run, status in (("r.c", "open"), ("r.c", "open"), ("r", "withdrawn"), ("r", "withdrawn")):
+            await budgets.leave_all(store, run)
+            assert (await store.approval("q-1")).status == status
+
+
+async def test_a_question_that_is_passed_on_twice_is_passed_on_once(store_url):
+    async with holdfast.open(store_url) as hf:
+        store, heard = hf.store, []
+
+        async def tell(run, said):
+            heard.append((run, said["id"], said["data"]["to"]))
+            return True
+
+        await budgets.purses(store, "r.c", LINE, {})
+        new = dataclasses.asdict(NewApproval("q-1", BUDGET, "approve", "More?", "{}", "d", about="r"))
+        await budgets.ask_for_more(store, "r.c", [new])
+        asked = {"question": "q-1", "ballot": dataclasses.asdict(Ballot("b-1", Actor("ann"))), "to": "ben"}
+        for _ in range(2):
+            await budgets.decide(store, asked, tell)
+        assert heard == [("r.c", "approval:q-1:to1", "ben")] * 2
+        assert len(json.loads((await store.approval("q-1")).delegations)) == 1
+
+
+async def gives(hf, run, over):
+    """Give more whenever somebody asks; returns how often."""
+    given = []
+    while not over.is_set():
+        with contextlib.suppress(holdfast.StoreUnavailable, TimeoutError), hf.deadline("10s"):
+            for question in await hf.approvals(run=run):
+                with contextlib.suppress(holdfast.AlreadyDecided):
+                    assert question.run == run
+                    await hf.approve(question, by="ann", data={"usd": MORE})
+                given += [question.id] if question.id not in given else []
+        await asyncio.sleep(0.1)
+    return given
+
+
+async def all_told(hf, run):
+    """Sums are what journals say, and each run that asked was answered once."""
+    family = [run, *[info.id for info in await hf.runs(parent=run)]]
+    assert len(family) == 1 + shoppers.CHILDREN
+    bought, asked, decided = 0, set(), set()
+    for each in family:
+        events = [event async for event in hf.get(each).events(follow=False)]
+        own = sum(event.kind == "step.completed" for event in events)
+        bought += own
+        waits = [event.data["approval"] for event in events if event.kind == "approval.asked"]
+        ends = [event.data["approval"] for event in events if event.kind == "approval.decided"]
+        assert sorted(waits) == sorted({*waits}) == sorted(ends)
+        asked, decided = asked | {*waits}, decided | {*ends}
+        if each != run:
+            assert (await hf.get(each).info()).spent == Spent(own, 10 * own, 0, own, steps=own)
+    assert bought == shoppers.PRICE
+    assert (await hf.get(run).info()).spent == Spent(bought, 10 * bought, 0, bought, steps=bought)
+    return asked
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_a_family_asks_again_and_again_and_spends_no_more_than_it_is_given(beside, monkeypatch, tmp_path):
+    monkeypatch.setenv("LEDGER", str(tmp_path / "ledger"))
+    over = asyncio.Event()
+    async with holdfast.open(beside, agents=[shoppers.shoppers], settings=QUICK) as hf:
+        helper = asyncio.create_task(gives(hf, "s", over))
+        run = await hf.start(shoppers.shoppers, id="s")
+        assert await run.result(timeout="200s") == shoppers.PRICE
+        over.set()
+        given = await helper
+        assert {*given} == await all_told(hf, "s")
+        limit = shoppers.FIRST + MORE * len(given)
+        assert limit - MORE <= shoppers.PRICE < limit + shoppers.CHILDREN
+        approved = [row for row in await hf.audit() if row.action == "approve"]
+        assert len(approved) == len(given)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_a_budget_holds_over_executions(beside, monkeypatch, tmp_path):
+    monkeypatch.setenv("LEDGER", str(tmp_path / "ledger"))
+    async with holdfast.open(f"{beside}&events=60", agents=[shoppers.alone], settings=QUICK) as hf:
+        run = await hf.start(shoppers.alone, 24, id="long")
+        question = await run.wait_for_question(timeout="200s")
+        assert "$20.00 of $20.00" in question.question
+        assert (await run.info()).spent.usd == 20
+        await hf.approve(question, by="ann")
+        assert await run.result(timeout="200s") == 24
+        assert (await run.info()).spent == Spent(24, 240, 0, 24, steps=24)
+
+
+broken: list[bool] = []
+
+
+@holdfast.step(retry=1)
+async def breaks() -> None:
+    holdfast.spend(1.0)
+    if broken:
+        raise ValueError("broken")
+
+
+@holdfast.agent
+async def below() -> None:
+    await breaks()
+    await breaks()
+
+
+@holdfast.agent
+async def above() -> None:
+    await below()
+
+
+@holdfast.agent
+async def waits() -> str:
+    return await holdfast.receive("go", str)
+
+
+@holdfast.agent
+async def leaves() -> None:
+    await holdfast.spawn(waits)
+    await breaks()
+
+
+@pytest.mark.slow
+async def test_a_first_budget_counts_what_was_spent_before_and_holds_for_children_that_failed(beside):
+    broken.append(True)
+    async with holdfast.open(beside, agents=[above], settings=QUICK) as hf:
+        run = await hf.start(above, id="first")
+        with pytest.raises(holdfast.RunFailed, match="broken"):
+            await run.result(timeout="120s")
+        broken.clear()
+        await run.retry(budget=Budget(usd=1, at_limit="fail"))
+        with pytest.raises(holdfast.RunFailed, match=r"the budget of run 'first' is spent: \$1.00 of \$1.00"):
+            await run.result(timeout="120s")
+
+
+@pytest.mark.slow
+async def test_a_first_budget_is_refused_while_a_run_below_goes_on(beside):
+    broken.append(True)
+    async with holdfast.open(beside, agents=[leaves], settings=QUICK) as hf:
+        run = await hf.start(leaves, id="leaves")
+        with pytest.raises(holdfast.RunFailed, match="broken"):
+            await run.result(timeout="120s")
+        broken.clear()
+        with pytest.raises(holdfast.Unsupported, match=r"'leaves' had no budget, and run 'leaves\.waits-"):
+            await run.retry(budget=Budget(usd=5))
+        await run.retry()
+        await run.result(timeout="120s")
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("events", [8000, 60])
+async def test_a_budget_is_counted_once_under_kills(own_cluster, postgres_url, tmp_path, events):  # noqa: F811
+    """Workers are ended with -9 again and again, and the server once: in bodies, between the two stores, and at questions."""
+    dice, over = random.Random(events), asyncio.Event()
+    url = own_cluster.url(events=events, side=quote(postgres_url, safe=""))
+    fleet = Fleet(url, tmp_path, app=shoppers.__name__)
+    async with holdfast.open(url) as hf:
+        fleet.start()
+        helpers = [asyncio.create_task(gives(hf, "s", over))]
+        try:
+            await hf.start(shoppers.shoppers, id="s")
+            for nth in range(6):
+                await asyncio.sleep(dice.uniform(0.5, 4.0))
+                fleet.kill()
+                await asyncio.sleep(dice.uniform(0, 0.3))
+                fleet.start()
+                if nth == 3:
+                    own_cluster.kill()
+                    await asyncio.sleep(0.5)
+                    await asyncio.to_thread(own_cluster.start)
+            helpers.append(asyncio.create_task(kept(fleet, over)))
+            assert await result(hf, "s", over, "500s") == shoppers.PRICE
+            over.set()
+            assert {*await helpers[0]} == await all_told(hf, "s")
+            assert await hf.approvals() == []
+        finally:
+            over.set()
+            fleet.kill()
+            await asyncio.gather(*helpers, return_exceptions=True)
+    _, again, two = await ran_again(f"127.0.0.1:{own_cluster.port}", tmp_path / "ledger")
+    assert (again, two) == ([], [])
+    await asyncio.sleep(1.5)  # the index of the cluster is a moment behind
+    await asyncio.to_thread(replays, own_cluster.url(), ["0", "77"])
