@@ -213,6 +213,24 @@ async def test_code_that_takes_long_is_not_taken_for_a_run_that_never_settles(mo
         assert len(await hf.get("r").result(timeout=20)) == 4
 
 
+async def test_a_long_replay_is_not_taken_for_a_run_that_never_settles(monkeypatch, tmp_path):
+    """A run of one task is handed outcome after outcome without coming to rest. However long that takes, it gets on."""
+
+    @holdfast.agent
+    async def agent() -> str:
+        for n in range(300):
+            await work(str(n))
+        return await holdfast.receive("go", str)
+
+    async with holdfast.testing.open(agents=[agent], path=tmp_path / "a.db") as hf:
+        await (await hf.start(agent, id="r")).wait("waiting", waits_for="message")
+    monkeypatch.setattr(gate, "UNSETTLED_LIMIT_S", 0.0)
+    monkeypatch.setattr(gate, "UNSETTLED_TURNS", 20)
+    async with holdfast.testing.open(agents=[agent], path=tmp_path / "a.db") as hf:
+        await hf.get("r").send("go", "on")
+        assert await hf.get("r").result(timeout=20) == "on"
+
+
 async def test_a_busy_run_is_not_taken_for_one_that_never_settles(monkeypatch):
     """A run that is busy for longer than the limit goes on, if it rests soon after an outcome has come."""
     monkeypatch.setattr(gate, "UNSETTLED_LIMIT_S", 0.3)

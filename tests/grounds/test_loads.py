@@ -1,6 +1,7 @@
 """What is more than a cluster takes at once: journals, arguments and questions whose sum is too large for a message of its."""
 
 import asyncio
+import contextlib
 
 import pytest
 from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
@@ -83,7 +84,8 @@ async def test_a_run_whose_history_is_nearly_full_waits_for_a_folder(temporal_ur
         assert "?blobs=FOLDER. Its history is nearly as long as a cluster allows" in info.reason
     async with holdfast.open(f"{temporal_url}&blobs={tmp_path}", agents=[loads], settings=QUICK) as hf:
         run = hf.get(run.id)
-        await run.resume()
+        with contextlib.suppress(holdfast.Unconfirmed):  # 40 MB are read before it goes on: on a busy machine for longer than 30 s
+            await run.resume()
         await run.send("go", "now")
         assert await run.result(timeout="150s") == 50 * 900_000
 

@@ -57,7 +57,7 @@ def differences(browser, made, names):
 
 def fonts():
     """Are the fonts here with which the pictures were taken? With wider ones, lines of a phone break elsewhere."""
-    found = subprocess.run(["fc-match", "system-ui", "family"], capture_output=True, text=True, check=False).stdout
+    found = subprocess.run(["fc-match", r"system\-ui", "family"], capture_output=True, text=True, check=False).stdout
     return "Inter" in found
 
 

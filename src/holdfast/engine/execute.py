@@ -136,8 +136,11 @@ def assemble(
 class Loop:
     """Carries one attempt from outcome to outcome. The gate calls it, and so does the end of the agent's code."""
 
-    __slots__ = ("attempt",)
+    __slots__ = ("_seen", "attempt")
     attempt: Attempt
+
+    def __init__(self) -> None:
+        self._seen = 0  # outcomes that had reached the run when it was last found restless
 
     def new_scope(self, path: str, named: str, made_at: str) -> Scope:
         """Make the place of a new task."""
@@ -247,6 +250,10 @@ class Loop:
     def restless(self) -> None:
         """The run has not settled for a long time."""
         attempt, journal, gate = self.attempt, self.attempt.journal, self.attempt.tasks.gate
+        if journal.delivered != self._seen:  # it gets on: the only task of a run need not settle to be handed what is recorded
+            self._seen = journal.delivered
+            gate.kick()
+            return
         if self._told_anyway():
             gate.kick()
             return

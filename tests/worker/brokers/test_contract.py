@@ -57,12 +57,12 @@ class Queue:
 
 
 async def taken(connection, count, most=100, limit_s=20.0):
-    """Take until there are so many."""
-    found, end = [], time.monotonic() + limit_s
+    """Take until there are so many. A broker may give one twice at once, as SQS says it does."""
+    found, end = {}, time.monotonic() + limit_s
     while len(found) < count:
         assert time.monotonic() < end, f"{len(found)} of {count} came"
-        found += await connection.take(min(most, count - len(found)))
-    return found
+        found |= {each.body: each for each in await connection.take(min(most, count - len(found)))}
+    return list(found.values())
 
 
 async def nothing(connection, for_s):
