@@ -12,7 +12,7 @@ def test_a_loop_that_was_closed_is_not_watched_any_more(monkeypatch):
     monkeypatch.setattr("holdfast.worker.hangs._LOOK_S", 0.001)
 
     async def begin():
-        hangs = Hangs(Settings(), Measures(), {"a-run": None})
+        hangs = Hangs(Settings(), Measures(), {})
         hangs._asked_at = 1.0  # it owes a sign
         hangs.start()
         return hangs
