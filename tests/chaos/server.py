@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import random
 import shutil
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _NOBODY = 65534  # PostgreSQL refuses to run as root
@@ -36,10 +37,12 @@ def _copied(programs: Path, to: Path) -> Path:
 
 
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+    """A port for a server. None of those that the kernel gives to clients: one could have it before the server does."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as listener, suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
 
 
 def _state(pid: int) -> str:

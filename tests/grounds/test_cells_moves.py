@@ -123,6 +123,37 @@ async def test_a_slot_moves_under_load(cells_url, tmp_path):  # noqa: F811
     assert begun_again(tmp_path, recorded) == ([], [])
 
 
+async def killed_behind(step, url, slot, to):
+    """Let a mover of the slot begin, which is killed behind this step."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([ROOT, os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-c", MOVER, url, str(slot), to, step]
+    mover = await asyncio.to_thread(subprocess.run, command, env=env, capture_output=True, text=True)
+    assert mover.returncode == -9, mover.stderr
+
+
+async def test_what_was_read_before_a_slot_arrived_is_read_again(cells_url):  # noqa: F811
+    """Who knows where a slot went may look there before it has come, and be told after the look that it has."""
+    slot = 300
+    (name,) = family(slot, 1)
+    async with holdfast.open(cells_url, agents=[nothing]) as hf:
+        await hf.run(nothing, id=name)
+    async with holdfast.open(cells_url) as hf:
+        to = await other(hf.store.cells, slot)
+        await killed_behind("decided", cells_url, slot, to)
+        looks = []
+
+        async def look(cell):
+            found = await cell.run(name)
+            looks.append((cell.cell, found is not None))
+            if cell.cell == to and len(looks) == 2:
+                async with inventory.opened(cells_url) as store:
+                    await moves.mend(store)
+            return found
+
+        assert (await hf.store._routed(slot, look)).id == name
+        assert looks[1:] == [(to, False), (to, True)]
+
+
 @pytest.mark.by_day("frozen", "decided", "arrived")
 @pytest.mark.parametrize("step", moves.STEPS)
 async def test_a_mover_is_killed_behind_each_step(step, cells_url, tmp_path):  # noqa: F811
@@ -135,10 +166,7 @@ async def test_a_mover_is_killed_behind_each_step(step, cells_url, tmp_path):  #
             for name in names:
                 await hf.start("walk", 12, 0.05, id=name)
             origin, to = hf.store.cells.owners[slot], await other(hf.store.cells, slot)
-            env = {**os.environ, "PYTHONPATH": os.pathsep.join([ROOT, os.environ.get("PYTHONPATH", "")])}
-            command = [sys.executable, "-c", MOVER, cells_url, str(slot), to, step]
-            mover = await asyncio.to_thread(subprocess.run, command, env=env, capture_output=True, text=True)
-            assert mover.returncode == -9, mover.stderr
+            await killed_behind(step, cells_url, slot, to)
             for name in names:
                 assert (await hf.get(name).info()).id == name
             for name in names:

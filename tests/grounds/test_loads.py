@@ -84,7 +84,9 @@ async def test_a_run_whose_history_is_nearly_full_waits_for_a_folder(temporal_ur
         assert "?blobs=FOLDER. Its history is nearly as long as a cluster allows" in info.reason
     async with holdfast.open(f"{temporal_url}&blobs={tmp_path}", agents=[loads], settings=QUICK) as hf:
         run = hf.get(run.id)
-        with contextlib.suppress(holdfast.Unconfirmed):  # 40 MB are read before it goes on: on a busy machine for longer than 30 s
+        with contextlib.suppress(
+            holdfast.Unconfirmed
+        ):  # 40 MB are read before it goes on: on a busy machine for longer than 30 s
             await run.resume()
         await run.send("go", "now")
         assert await run.result(timeout="150s") == 50 * 900_000

@@ -250,7 +250,9 @@ class Loop:
     def restless(self) -> None:
         """The run has not settled for a long time."""
         attempt, journal, gate = self.attempt, self.attempt.journal, self.attempt.tasks.gate
-        if journal.delivered != self._seen:  # it gets on: the only task of a run need not settle to be handed what is recorded
+        if (
+            journal.delivered != self._seen
+        ):  # it gets on: the only task of a run need not settle to be handed what is recorded
             self._seen = journal.delivered
             gate.kick()
             return

@@ -190,9 +190,13 @@ class Cells:
             raise StoreUnavailable(f"slot {slot} is in a cell that is down: {self.why([cell.cell])}")
         return cell
 
-    def epoch(self, slot: int) -> int:
-        """The epoch of what is known of a slot."""
-        return self._ranks.get(slot, 0) // len(_ORDER)
+    def is_news(self, held: Holding, known: int | None = None) -> bool:
+        """Is this later than what is known of its slot, or was when that was `known`?"""
+        return _rank(held) > (self.known(held.slot) if known is None else known)
+
+    def known(self, slot: int) -> int:
+        """How far a slot is known to have come: the later the more."""
+        return self._ranks.get(slot, -1)
 
     def of_key(self, key: str) -> CellStore:
         """Find the cell in which a rate is kept."""
@@ -252,7 +256,10 @@ class Cells:
     def learn(self, name: str, holdings: Iterable[Holding]) -> None:
         """Believe a database: it has a slot, or gave it to another cell."""
         for held in holdings:
-            rank = len(_ORDER) * held.epoch + _ORDER.index(held.state)
-            if rank > self._ranks.get(held.slot, -1):
-                self._ranks[held.slot] = rank
+            if self.is_news(held):
+                self._ranks[held.slot] = _rank(held)
                 self.owners[held.slot] = name if held.state != "gone" else held.other or self.owners[held.slot]
+
+
+def _rank(held: Holding) -> int:
+    return len(_ORDER) * held.epoch + _ORDER.index(held.state)

@@ -191,7 +191,7 @@ class CellsStore(Store):
         """
         until = time.monotonic() + (write_limit.get() or self.read_limit_s() or _MOVING_S)
         while True:
-            cell, epoch = self.cells.of_slot(slot), self.cells.epoch(slot)
+            cell, known = self.cells.of_slot(slot), self.cells.known(slot)
             refused: BaseException | None = None
             try:
                 answer = await call(cell)
@@ -205,7 +205,9 @@ class CellsStore(Store):
                 refused = error
             held = await cell.holding(slot, max(until - time.monotonic(), PATIENCE_S))
             if held is not None and held.state in ("owned", "leaving"):
-                if held.epoch > epoch:  # a move was called off meanwhile: it may have answered while it stood still
+                if self.cells.is_news(
+                    held, known
+                ):  # it may have answered before the slot came, or while it stood still
                     self.cells.learn(cell.cell, [held])
                     continue
                 if refused is None:
