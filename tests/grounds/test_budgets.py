@@ -170,7 +170,7 @@ async def test_a_family_asks_again_and_again_and_spends_no_more_than_it_is_given
 async def test_a_budget_holds_over_executions(beside, monkeypatch, tmp_path):
     monkeypatch.setenv("LEDGER", str(tmp_path / "ledger"))
     async with holdfast.open(f"{beside}&events=60", agents=[shoppers.alone], settings=QUICK) as hf:
-        run = await hf.start(shoppers.alone, 24, id="long")
+        run = await hf.start(shoppers.alone, 24)
         question = await run.wait_for_question(timeout="200s")
         assert "$20.00 of $20.00" in question.question
         assert (await run.info()).spent.usd == 20

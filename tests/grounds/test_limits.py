@@ -34,11 +34,11 @@ async def executions(hf, run):
 async def test_an_agent_without_a_checkpoint_outlives_its_history(temporal_url):  # noqa: F811
     """It goes on in other executions, and its journal is one."""
     async with holdfast.open(f"{temporal_url}&events=60", agents=[canonical.long], settings=QUICK) as hf:
-        run = await hf.start(canonical.long, 40, id="long")
+        run = await hf.start(canonical.long, 40)
         assert await run.result(timeout="120s") == sum(range(40))
         keys = [event.key async for event in run.events(follow=False, kinds="step.completed")]
         assert keys == [f"nothing#{n}" for n in range(40)]
-        assert await executions(hf, "long") >= 3
+        assert await executions(hf, run.id) >= 3
 
 
 @pytest.mark.slow

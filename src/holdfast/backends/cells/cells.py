@@ -195,7 +195,7 @@ class Cells:
         return _rank(held) > (self.known(held.slot) if known is None else known)
 
     def known(self, slot: int) -> int:
-        """How far a slot is known to have come: the later the more."""
+        """Rank of what is known of a slot: the later the higher."""
         return self._ranks.get(slot, -1)
 
     def of_key(self, key: str) -> CellStore:
