@@ -80,6 +80,7 @@ async def body_ends_during(server, outage_s, lease_s, after_s=0.0):
     assert [kind for kind in kinds if kind.startswith("approval")] == []
 
 
+@pytest.mark.by_day("still awaited")
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("lease_s", [2.0, 120.0], ids=["timed out meanwhile", "still awaited"])

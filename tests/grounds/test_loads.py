@@ -129,6 +129,7 @@ async def test_a_run_whose_journal_is_too_long_is_not_exported_and_goes_on(tempo
 # A workflow task that is too large for a message
 
 
+@pytest.mark.by_day("children")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "many", "size", "blobs"),
