@@ -8,17 +8,22 @@ import random
 from urllib.parse import quote
 
 import pytest
+from google.protobuf.any_pb2 import Any
+from temporalio.api.common.v1 import GrpcStatus
+from temporalio.api.errordetails.v1 import NamespaceNotFoundFailure
+from temporalio.service import RPCError, RPCStatusCode
 from tests.grounds import scenes, shoppers
 from tests.grounds.test_kills import Fleet, kept, ran_again, replays, result
 from tests.temporal import cluster, own_cluster, temporal_url  # noqa: F401 - fixtures
 
 import holdfast
 from holdfast import Budget
-from holdfast.backends.temporal import budgets
-from holdfast.backends.temporal.feed import _Copy
+from holdfast.backends.temporal import activities, budgets
+from holdfast.backends.temporal.feed import Feed, _Copy
 from holdfast.backends.temporal.side import known
 from holdfast.store.approvals import NewApproval
 from holdfast.store.budgets import BUDGET
+from holdfast.store.store import Store
 from holdfast.words.model import Event
 from holdfast.words.people import Actor, Ballot
 from holdfast.words.spent import Spent
@@ -111,6 +116,161 @@ async def test_a_question_that_is_passed_on_twice_is_passed_on_once(store_url):
             await budgets.decide(store, asked, tell)
         assert heard == [("r.c", "approval:q-1:to1", "ben")] * 2
         assert len(json.loads((await store.approval("q-1")).delegations)) == 1
+
+
+class Starting:
+    """A client of a server that starts: it does not know its namespaces yet."""
+
+    def get_workflow_handle(self, run):
+        return self
+
+    async def describe(self):
+        detail = Any()
+        detail.Pack(NamespaceNotFoundFailure(namespace="default"))
+        told = GrpcStatus(code=int(RPCStatusCode.NOT_FOUND), details=[detail])
+        raise RPCError("Namespace default is not found.", RPCStatusCode.NOT_FOUND, told.SerializeToString())
+
+    async def signal(self, name, said):
+        await self.describe()
+
+
+async def test_a_server_that_starts_has_forgotten_no_run(store_url, monkeypatch):
+    """What was spent is copied, and an answer told, when the server knows its namespaces again."""
+    monkeypatch.setattr(activities.activity, "client", Starting)
+    async with holdfast.open(store_url) as hf:
+        with pytest.raises(RPCError):
+            await Feed(hf.store, Starting()).copy("r")
+        with pytest.raises(RPCError):
+            await activities.Activities(None)._tell("r", {})
+
+
+@holdfast.step
+async def pays(what: str) -> str:
+    holdfast.spend(1.0)
+    return what
+
+
+@holdfast.agent(budget=Budget(usd=1))
+async def impatient() -> str:
+    """Gives up a call that waits for more, while another one has just looked at the budget."""
+    await pays("first")
+    given_up = asyncio.create_task(pays("given up"))
+    await holdfast.receive("stop", str)
+    other = asyncio.create_task(pays("other"))
+    await holdfast.receive("give up", str)
+    given_up.cancel()
+    await asyncio.gather(given_up, return_exceptions=True)
+    return await other
+
+
+@holdfast.agent(budget=Budget(usd=1))
+async def hasty() -> str:
+    """Gives up a call that has just asked for more."""
+    await pays("first")
+    given_up = asyncio.create_task(pays("given up"))
+    await holdfast.receive("stop", str)
+    given_up.cancel()
+    await asyncio.gather(given_up, return_exceptions=True)
+    return await holdfast.receive("end", str)
+
+
+class Looks:
+    """Budgets that are read as by an activity: what it tells may be a moment old."""
+
+    def __init__(self):
+        self.count, self.held, self.go = 0, None, asyncio.Event()
+
+    def of(self, plain):
+        async def purses(store, run):
+            found = await plain(store, run)
+            self.count += 1
+            if self.count == self.held:
+                await self.go.wait()
+            return found
+
+        return purses
+
+    async def until_held(self):
+        while self.count < self.held:
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    made = Looks()
+    monkeypatch.setattr(Store, "purses", made.of(Store.purses))
+    return made
+
+
+async def kinds(run):
+    return [event.kind async for event in run.events(follow=False)]
+
+
+async def test_a_call_that_looked_before_another_gave_up_asks_again(store_url, looks):
+    looks.held = 4  # the first body, the call that asks, its second look, and the other call
+    async with holdfast.open(store_url, agents=[impatient]) as hf:
+        run = await hf.start(impatient, id="impatient")
+        while looks.count < 3:
+            await asyncio.sleep(0.01)
+        first = await run.wait_for_question(timeout="60s")
+        await run.send("stop", "now")
+        await looks.until_held()
+        await run.send("give up", "now")
+        while "approval.withdrawn" not in await kinds(run):
+            await asyncio.sleep(0.01)
+        looks.go.set()
+        question = await run.wait_for_question(timeout="60s")
+        assert question.id != first.id
+        await hf.approve(question, by="ann")
+        assert await run.result(timeout="60s") == "other"
+        assert (await run.info()).spent.usd == 2
+
+
+async def test_a_question_of_a_call_that_is_given_up_as_it_asks_is_withdrawn(store_url, looks):
+    looks.held = 3  # the first body, the call that asks, and its second look
+    async with holdfast.open(store_url, agents=[hasty]) as hf:
+        run = await hf.start(hasty, id="hasty")
+        await looks.until_held()
+        (question,) = await hf.approvals()
+        await run.send("stop", "now")
+        await run.wait("waiting", waits_for="message", timeout="60s")
+        assert (await hf.approval(question.id)).status == "withdrawn"
+        await run.send("end", "now")
+        assert await run.result(timeout="60s") == "now"
+
+
+@pytest.mark.slow
+async def test_calls_that_are_given_up_leave_no_question_and_no_run_that_nobody_is_asked_about(beside):
+    async with holdfast.open(beside, agents=[impatient], settings=QUICK) as hf:
+        run = await hf.start(impatient, id="impatient")
+        await run.wait_for_question(timeout="120s")
+        await run.send("stop", "now")
+        await run.send("give up", "now")
+        approved = False
+        while not approved:
+            question = await run.wait_for_question(timeout="120s")
+            with contextlib.suppress(holdfast.RunFinished):  # it was withdrawn just now
+                await hf.approve(question, by="ann")
+                approved = True
+        assert await run.result(timeout="120s") == "other"
+        assert await hf.approvals() == []
+        assert (await run.info()).spent.usd == 2
+
+
+@pytest.mark.slow
+async def test_a_run_that_was_started_without_a_database_beside_the_cluster_gets_no_budget(beside, temporal_url):  # noqa: F811
+    broken.append(True)
+    async with holdfast.open(temporal_url, agents=[below], settings=QUICK) as hf:
+        run = await hf.start(below, id="bare")
+        with pytest.raises(holdfast.RunFailed, match="broken"):
+            await run.result(timeout="120s")
+    broken.clear()
+    async with holdfast.open(beside, agents=[below], settings=QUICK) as hf:
+        run = hf.get("bare")
+        with pytest.raises(holdfast.Unsupported, match=r"'bare' was started without a database beside"):
+            await run.retry(budget=Budget(usd=5))
+        await run.retry()
+        await run.result(timeout="120s")
 
 
 async def gives(hf, run, over):

@@ -19,7 +19,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections import Counter
 from typing import Any
 
 from holdfast.engine.approvals import answered
@@ -42,17 +41,31 @@ class Meter:
         self._attempt = attempt
         self._turn = asyncio.Lock()
         self._running: set[Bill] = set()  # of bodies that were let in, and whose end is not in the store yet
-        self._waiting: Counter[str] = Counter()  # calls, by the question whose answer they wait for
+        self._waiting: dict[StepCall, str] = {}  # calls, and the question whose answer each waits for
+        self._leaving: dict[str, asyncio.Event] = {}  # questions that the store has yet to hear are left
+        self._left = 0  # questions that were left, in all
         self._ledger = Ledger()
         self._low: bool | None = None  # is a soft limit known to be passed? None: as the agent knows it
         attempt.kept.has_left(_declared(attempt.run))
 
     async def let_in(self, call: StepCall) -> BudgetExceeded | None:
         """Wait until a body of the call may begin; or why it may not."""
+        try:
+            return await self._until_enough(call)
+        except asyncio.CancelledError:
+            question = self._waiting.pop(call, None)
+            if question is not None and question not in self._waiting.values():
+                self._leave(question)
+            raise
+        finally:
+            self._waiting.pop(call, None)
+
+    async def _until_enough(self, call: StepCall) -> BudgetExceeded | None:
         attempt = self._attempt
         while True:
             async with self._turn:  # so that one asks, and each knows of those before it
-                purses = await attempt.host.store.purses(attempt.run.id)
+                purses = await self._look()
+                self._waiting.pop(call, None)
                 now, running = attempt.host.clock.now(), len(self._running) - (call.bill in self._running)
                 spent = next((purse for purse in purses if purse.over(now, running)), None)
                 if spent is None:
@@ -64,9 +77,22 @@ class Meter:
                     return spent.exceeded(now, running)
                 question = spent.open
                 if question is None or not question.by_us:
-                    await self._ask(spent, now, running)
+                    await self._ask(call, spent, now, running)
                     continue
-            await self._answer(call, question.id)
+                self._waiting[call] = question.id
+            await answered(call, question.id)
+            del self._waiting[call]
+
+    async def _look(self) -> list[Purse]:
+        """Read the budgets, as they stand behind every question that this run has left: it waits for none of these any more."""
+        attempt = self._attempt
+        while True:
+            for known in [*self._leaving.values()]:
+                await known.wait()
+            before = self._left
+            purses = await attempt.host.store.purses(attempt.run.id)
+            if before == self._left:
+                return purses
 
     def landed(self, call: StepCall) -> None:
         """The store has what the body of this call spent."""
@@ -86,7 +112,7 @@ class Meter:
         if self._low and not was_low:
             self._attempt.pen.record("budget.low", None, {"left": means})
 
-    async def _ask(self, purse: Purse, now: int, running: int) -> None:
+    async def _ask(self, call: StepCall, purse: Purse, now: int, running: int) -> None:
         attempt, over = self._attempt, purse.over(now, running)
         nth = sum(asked.status != "open" for asked in purse.asked)
         question = f"q-{hashlib.sha256(f'{purse.uid}:{BUDGET}:{nth}'.encode()).hexdigest()[:16]}"
@@ -102,20 +128,22 @@ class Meter:
         new.schema, new.recipients, new.about = json.dumps(_form(purse.budget)), list(purse.budget.to), purse.run
         data: dict[str, Any] = {"approval": question, "kind": BUDGET, "key": BUDGET, "question": new.question[:2000]}
         data |= {"to": new.recipients, "about": purse.run, "digest": new.digest}
+        self._waiting[call] = question  # from here on: it is asked even if the call is cancelled before that is known
         await attempt.pen.durably("approval.asked", None, data, shown, approvals=[new])
 
-    async def _answer(self, call: StepCall, question: str) -> None:
-        attempt = self._attempt
-        self._waiting[question] += 1
-        try:
-            await answered(call, question)
-        except asyncio.CancelledError:
-            if self._waiting[question] == 1:  # nobody else here waits for it; if the run leaves, this is not recorded
-                data = {"approval": question, "key": BUDGET}
-                attempt.pen.record("approval.withdrawn", None, data, withdraws=[question])
-            raise
-        finally:
-            self._waiting[question] -= 1
+    def _leave(self, question: str) -> None:
+        """Record that no call of this run waits for an answer any more. Of a run that leaves memory this is not recorded."""
+        attempt, known = self._attempt, asyncio.Event()
+        if attempt.life.closing:
+            return
+        self._leaving[question], self._left = known, self._left + 1
+
+        def then(_: Event) -> None:
+            del self._leaving[question]
+            known.set()
+
+        data = {"approval": question, "key": BUDGET}
+        attempt.pen.record("approval.withdrawn", None, data, withdraws=[question], then=then)
 
 
 def _declared(run: RunRow) -> dict[str, Any]:

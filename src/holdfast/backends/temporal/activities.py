@@ -13,10 +13,10 @@ from typing import Any, Final, NoReturn
 from temporalio import activity
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from holdfast.backends.temporal import budgets, side, talks
-from holdfast.backends.temporal.address import ARRIVE, FED_S, KEEP, SIDE
+from holdfast.backends.temporal.address import ARRIVE, FED_S, KEEP, SIDE, is_missing
 from holdfast.backends.temporal.house import House
 from holdfast.backends.temporal.performer import ENDED, GONE, LATER, NOT_HERE
 from holdfast.backends.temporal.turns import until_turn
@@ -156,7 +156,7 @@ class Activities:
         try:
             await activity.client().get_workflow_handle(run).signal(ARRIVE, said)
         except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND:
+            if is_missing(error):
                 return False
             raise
         return True

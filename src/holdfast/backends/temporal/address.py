@@ -167,6 +167,13 @@ class Address:
         return f"{self.queue}:{named}" + ("" if queue == "default" else f"/{queue}")
 
 
+def is_missing(error: RPCError) -> bool:
+    """Is there no such workflow? A server that starts does not know its namespaces for a moment, and says so in the same way."""
+    details = () if error.grpc_status is None else error.grpc_status.details
+    of_namespace = any(each.type_url.endswith("NamespaceNotFoundFailure") for each in details)
+    return error.status == RPCStatusCode.NOT_FOUND and not of_namespace
+
+
 @functools.cache
 def _runtime() -> Runtime:
     """The SDK of this process: what it has to say is logged as everything is, a line each, and not printed."""

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from temporalio.client import Client, WorkflowExecutionDescription
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from holdfast.backends.temporal import history
+from holdfast.backends.temporal.address import is_missing
 from holdfast.backends.temporal.side import shadow
 from holdfast.store.blobs import insert_blobs, spilled
 from holdfast.store.budgets import Spending, spend
@@ -83,7 +84,7 @@ class Feed:
         try:
             return await self._client.get_workflow_handle(run).describe()
         except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND:
+            if is_missing(error):
                 return None
             raise
 

@@ -18,9 +18,9 @@ from temporalio.client import (
     WorkflowExecutionStatus,
     WorkflowHistoryEventFilterType,
 )
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
-from holdfast.backends.temporal.address import ARRIVE, KEEP, RUN, SIDE
+from holdfast.backends.temporal.address import ARRIVE, KEEP, RUN, SIDE, is_missing
 from holdfast.backends.temporal.records import Piece, Start, State, event_of, moved
 from holdfast.store.work import to_json
 from holdfast.words.model import FINISHED, ApprovalRow, Event, RunRow
@@ -251,7 +251,7 @@ async def _back(client: Client, run: str, execution: str, seq: int) -> _Back:
         try:
             page = await client.workflow_service.get_workflow_execution_history_reverse(asked)
         except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND:
+            if is_missing(error):
                 return found  # the cluster has forgotten it
             raise
         for event in page.history.events:
@@ -292,7 +292,7 @@ async def _read(client: Client, run: str, execution: str) -> _Execution | None:
     try:
         history = [event async for event in handle.fetch_history_events(page_size=1000)]
     except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
+        if is_missing(error):
             return None  # the cluster has forgotten it
         raise
     if not history:

@@ -20,6 +20,8 @@ from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
+from holdfast.backends.temporal.address import is_missing
+
 _SOON_S, _LATER_S = 0.1, 2.0  # between two attempts to report an outcome
 _LOOK_S: Final = 1.0
 _STAYS_S: Final = 30.0  # for so long an outcome stays that nobody waits for; pollers are back by then
@@ -148,9 +150,9 @@ async def _tell(body: asyncio.Task[dict[str, Any]]) -> bool:
             await (handle.complete(body.result()) if error is None else handle.fail(error))  # type: ignore[arg-type]
             return True
         except RPCError as problem:
-            if problem.status == RPCStatusCode.NOT_FOUND:
+            if is_missing(problem):
                 return False
-            if problem.status not in _PASSES:
+            if problem.status not in (*_PASSES, RPCStatusCode.NOT_FOUND):  # of the namespace, while the server starts
                 raise
         await asyncio.sleep(wait_s)
         wait_s = min(wait_s * 2, _LATER_S)
@@ -162,7 +164,7 @@ async def _is_wanted(client: Client, info: activity.Info, *, same: bool) -> bool
         handle = client.get_workflow_handle(info.workflow_id or "", run_id=info.workflow_run_id)
         described = await handle.describe()
     except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
+        if is_missing(error):
             return False
         raise
     if described.status != WorkflowExecutionStatus.RUNNING:

@@ -29,7 +29,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.backends.temporal import budgets, history
-from holdfast.backends.temporal.address import AGENT, ARRIVE, DECIDE, MORE, RUN, SIDE_OF, STORE, Address
+from holdfast.backends.temporal.address import AGENT, ARRIVE, DECIDE, MORE, RUN, SIDE_OF, STORE, Address, is_missing
 from holdfast.backends.temporal.feed import record
 from holdfast.backends.temporal.gaps import BESIDE, GAPS, lacked
 from holdfast.backends.temporal.ground import first_attributes, first_memo
@@ -255,7 +255,7 @@ class TemporalStore(Moves):
                         raise error.__cause__ from None
                     raise
         except RPCError as error:
-            if run and _is_missing(error):
+            if run and is_missing(error):
                 raise UnknownRun(f"there is no run {run!r} in {self.url}") from None
             raise StoreUnavailable(f"the cluster at {self.url!r} did not answer: {self.address.told(error)}") from error
         except TimeoutError:
@@ -728,6 +728,11 @@ class TemporalStore(Moves):
         assert found is not None
         assert found.start is not None
         start = found.start
+        if not start.side:
+            raise Unsupported(
+                f"run {row.id!r} was started without a database beside the cluster (?side=), where budgets lie, and can have none. "
+                "Retry it without budget=, or start another run"
+            )
         start.row.budget, start.row.started_at = budget, row.started_at or row.created_at
         await self.side._submit(budgets.Rebudget(start.line(), json.loads(row.labels), budget))
 
@@ -875,13 +880,6 @@ class _Seen:
     mark: tuple[str, int, str]
     whole: bool
     row: RunRow
-
-
-def _is_missing(error: RPCError) -> bool:
-    """Is there no such workflow? A server that starts does not know its namespaces for a moment, and says so in the same way."""
-    details = () if error.grpc_status is None else error.grpc_status.details
-    of_namespace = any(each.type_url.endswith("NamespaceNotFoundFailure") for each in details)
-    return error.status == RPCStatusCode.NOT_FOUND and not of_namespace
 
 
 def _error(answer: Mapping[str, str]) -> HoldfastError:
