@@ -482,3 +482,16 @@ async def test_turns_of_steps(place: Place) -> None:
         )
         assert turns == [clock.time + -(-number * step // 1000) for number in range(10)]
         assert (await store.take_turn("other", step)).at == clock.time
+
+
+async def test_what_an_earlier_owner_asked_for_late_takes_no_slot_from_the_next(place: Place) -> None:
+    """A run is parked while its call asks for a slot, and goes on elsewhere, where the call has one."""
+    clock = ManualClock()
+    async with place.open(clock) as store, place.open(clock) as two:
+        before, other = [await owned(store, run) for run in "ab"]
+        await park(store, before, seen=0, due_at=clock.time)
+        (after,) = await claim(two)
+        assert (after.id, after.lease_epoch) == ("a", before.lease_epoch + 1)
+        assert await two.take_slot("k", 1, "a", "x#0", after.lease_epoch)
+        assert not await store.take_slot("k", 1, "a", "x#0", before.lease_epoch)
+        assert not await store.take_slot("k", 1, "b", "x#0", other.lease_epoch)

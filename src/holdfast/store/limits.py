@@ -140,7 +140,7 @@ class Limits(Feature):
 
         def work(tx: Transaction) -> Asking[bool]:
             yield from tx.rows("lock_counts")
-            yield from tx.rows("clear_slots", key=key, run=run, call=call)
+            yield from tx.rows("clear_slots", key=key, run=run, call=call, epoch=epoch)
             taken = yield from tx.rows("take_slot", key=key, run=run, call=call, epoch=epoch, limit=n)
             return bool(taken)
 

@@ -576,15 +576,17 @@ DELETE FROM rates WHERE next < :micros - 86400000000 AND paused < :micros AND ow
 DELETE FROM late_turns WHERE NOT EXISTS (SELECT 1 FROM rates WHERE rates.key = late_turns.key)
 
 -- name: clear_slots
--- Free the slots of this limit, and of this call, that no living owner has.
+-- Free the slots of this limit that no living owner has, and those that this call had in this epoch or before.
 DELETE FROM slots
-WHERE (run_id = :run AND call = :call) OR (key = :key AND NOT EXISTS (
+WHERE (run_id = :run AND call = :call AND epoch <= :epoch) OR (key = :key AND NOT EXISTS (
   SELECT 1 FROM runs WHERE id = run_id AND status = 'running' AND lease_epoch = slots.epoch AND due_at > :now))
 
 -- name: take_slot
--- Take one of so many slots; no row means that none is free.
+-- Take one of so many slots; no row means that none is free. An owner that has given the run back takes none: what it asked for
+-- may come late, when the next owner has one for the same call.
 INSERT INTO slots (key, run_id, call, epoch)
 SELECT :key, :run, :call, :epoch WHERE (SELECT count(*) FROM slots WHERE key = :key) < :limit
+  AND EXISTS (SELECT 1 FROM runs WHERE id = :run AND status = 'running' AND lease_epoch = :epoch)
 RETURNING key
 
 -- name: leave_slot
