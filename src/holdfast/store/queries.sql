@@ -582,8 +582,8 @@ WHERE (run_id = :run AND call = :call AND epoch <= :epoch) OR (key = :key AND NO
   SELECT 1 FROM runs WHERE id = run_id AND status = 'running' AND lease_epoch = slots.epoch AND due_at > :now))
 
 -- name: take_slot
--- Take one of so many slots; no row means that none is free. An owner that has given the run back takes none: what it asked for
--- may come late, when the next owner has one for the same call.
+-- Take one of so many slots; no row means that none is free.
+-- An owner that has given the run back takes none: what it asked for may come late, when the next has one for the same call.
 INSERT INTO slots (key, run_id, call, epoch)
 SELECT :key, :run, :call, :epoch WHERE (SELECT count(*) FROM slots WHERE key = :key) < :limit
   AND EXISTS (SELECT 1 FROM runs WHERE id = :run AND status = 'running' AND lease_epoch = :epoch)
