@@ -154,11 +154,11 @@ async def test_a_body_that_runs_may_end_when_its_worker_is_told_to_stop(temporal
     scenes.begun.clear()
     settings = holdfast.Settings(lease_ttl_s=30.0, stop_grace_s=60.0)
     async with holdfast.open(temporal_url, agents=[scenes.lingers], settings=settings) as hf:
-        run = await hf.start(scenes.lingers, id="lingers")
+        run = await hf.start(scenes.lingers)
         while not scenes.begun:
             await asyncio.sleep(0.02)
     async with holdfast.open(temporal_url, agents=[scenes.lingers], settings=settings) as hf:
-        run = hf.get("lingers")
+        run = hf.get(run.id)
         assert await run.result(timeout="60s") == ["late", "AFTER"]
     assert set(scenes.begun.values()) == {1}
 
