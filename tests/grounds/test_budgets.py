@@ -24,6 +24,7 @@ from holdfast.backends.temporal.side import known
 from holdfast.store.approvals import NewApproval
 from holdfast.store.budgets import BUDGET
 from holdfast.store.store import Store
+from holdfast.store.work import rows
 from holdfast.words.model import Event
 from holdfast.words.people import Actor, Ballot
 from holdfast.words.spent import Spent
@@ -399,6 +400,53 @@ async def test_a_first_budget_is_refused_while_a_run_below_goes_on(beside):
             await run.retry(budget=Budget(usd=5))
         await run.retry()
         await run.result(timeout="120s")
+
+
+@pytest.mark.slow
+async def test_whoever_reads_a_child_first_reads_what_it_has_spent(temporal_url):  # noqa: F811
+    broken.clear()
+    async with holdfast.open(temporal_url, agents=[above], settings=QUICK) as hf:
+        run = await hf.start(above)
+        await run.result(timeout="60s")
+        (child,) = [event.data["child"] async for event in run.events(follow=False) if event.kind == "child.started"]
+    async with holdfast.open(temporal_url) as hf:
+        for _ in range(2):
+            assert (await hf.get(child).info()).spent.usd == 2
+            hf.store._seen.clear()  # so that it is read again
+
+
+@holdfast.agent
+async def one() -> str:
+    return await pays("one")
+
+
+@holdfast.agent
+async def two() -> str:
+    return await pays("two")
+
+
+@holdfast.agent(budget=Budget(usd=1))
+async def parent() -> list[str]:
+    await pays("first")
+    return await asyncio.gather(one(), two())
+
+
+@pytest.mark.slow
+async def test_an_answer_does_not_wait_for_a_run_that_no_worker_serves(beside):
+    async with holdfast.open(beside, agents=[parent, one, two], settings=QUICK) as hf:
+        run = await hf.start(parent)
+        question = await run.wait_for_question(timeout="60s")
+        while len(askers := await hf.store.side._read(rows, "askers", approval=question.id)) < 2:
+            await asyncio.sleep(0.05)
+    served = [one, two][".one" in askers[0][0]]  # not the first that would be asked
+    async with holdfast.open(beside, agents=[served], settings=QUICK) as hf:
+        async with asyncio.timeout(15):
+            await hf.approve(question, by="ann", data={"usd": 5})
+        (child,) = [info.id for info in await hf.runs(parent=run.id) if info.agent == served.name]
+        assert await hf.get(child).result(timeout="30s") == served.name
+    async with holdfast.open(beside, agents=[parent, one, two], settings=QUICK) as hf:
+        assert await hf.get(run.id).result(timeout="60s") == ["one", "two"]
+        assert (await hf.get(run.id).info()).spent.usd == 3
 
 
 @pytest.mark.nightly

@@ -104,7 +104,7 @@ class TemporalWorker:
             try:
                 worker = self._workers[queue] = self._worker(client, queue, spec)
                 await worker.run()
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, this process has the agents
                 if not self.draining:
                     _log.warning("what polls %r on Temporal ended, and begins again: %s", queue, error)
             client = await self._connected_again()
