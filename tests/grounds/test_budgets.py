@@ -9,8 +9,9 @@ from urllib.parse import quote
 
 import pytest
 from google.protobuf.any_pb2 import Any
-from temporalio.api.common.v1 import GrpcStatus
+from temporalio.api.common.v1 import GrpcStatus, WorkflowExecution
 from temporalio.api.errordetails.v1 import NamespaceNotFoundFailure
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.service import RPCError, RPCStatusCode
 from tests.grounds import scenes, shoppers
 from tests.grounds.test_kills import Fleet, kept, ran_again, replays, result
@@ -20,7 +21,7 @@ import holdfast
 from holdfast import Budget
 from holdfast.backends.temporal import activities, budgets
 from holdfast.backends.temporal.feed import Feed, _Copy
-from holdfast.backends.temporal.side import known
+from holdfast.backends.temporal.side import Forget, known
 from holdfast.store.approvals import NewApproval
 from holdfast.store.budgets import BUDGET
 from holdfast.store.store import Store
@@ -413,6 +414,46 @@ async def test_whoever_reads_a_child_first_reads_what_it_has_spent(temporal_url)
         for _ in range(2):
             assert (await hf.get(child).info()).spent.usd == 2
             hf.store._seen.clear()  # so that it is read again
+
+
+@holdfast.agent(budget=Budget(usd=3, at_limit="fail"))
+async def spends_all() -> list[str]:
+    return [await pays("own"), await two()]
+
+
+async def test_what_a_forgotten_run_has_spent_is_forgotten_and_not_what_the_next_one_has(store_url):
+    async with holdfast.open(store_url) as hf:
+        store = hf.store
+        await budgets.purses(store, "r.c", LINE, {})
+        await store._submit(_Copy(known("r.c", "below", {}, "r", "r"), [spent_at(0)]))
+        made_at = (await store.run("r")).created_at
+        await store._submit(Forget("r", made_at - 1))  # somebody who saw another one of that name
+        assert (await store.spent(["r"]))["r"].usd == 1
+        await store._submit(Forget("r", made_at))
+        assert [await store.run(run) for run in ("r", "r.c")] == [None, None]
+        assert await store.spent(["r", "r.c"]) == {}
+
+
+@pytest.mark.nightly  # a server takes its time to forget
+async def test_a_run_whose_id_the_cluster_has_forgotten_has_spent_nothing(beside):
+    async with holdfast.open(beside, agents=[spends_all, two], settings=QUICK) as hf:
+        for first in (True, False):  # a budget is for one of them
+            run = await hf.start(spends_all, id="again")
+            assert await run.result(timeout="60s") == ["own", "two"]
+            assert (await run.info()).spent.usd == 2
+            begun = [event.data["child"] async for event in run.events(follow=False) if event.kind == "child.started"]
+            assert {event.run async for event in hf.events(follow=False)} == {"again", *begun}
+            if first:
+                await asyncio.gather(*(forgotten(hf.store, each) for each in ("again", *begun)))
+
+
+async def forgotten(store, run):
+    """Have the cluster forget a run, as when its retention is over."""
+    execution = WorkflowExecution(workflow_id=run)
+    asked = DeleteWorkflowExecutionRequest(namespace=store.address.namespace, workflow_execution=execution)
+    await store.client.workflow_service.delete_workflow_execution(asked)
+    while await store._described(run) is not None:
+        await asyncio.sleep(0.05)
 
 
 @holdfast.agent

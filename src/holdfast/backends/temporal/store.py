@@ -36,6 +36,7 @@ from holdfast.backends.temporal.ground import first_attributes, first_memo
 from holdfast.backends.temporal.history import Found
 from holdfast.backends.temporal.moves import Moves, unspill
 from holdfast.backends.temporal.records import Start, State, moving
+from holdfast.backends.temporal.side import Forget, is_shadow
 from holdfast.backends.temporal.worker import TemporalWorker
 from holdfast.errors import (
     AlreadyDecided,
@@ -594,6 +595,7 @@ class TemporalStore(Moves):
         run.input = _whole(run.input, blobs)
         starters = people.starters(by or people.SOMEONE.name, via)
         start = Start.of(run, [], starters, self.address.longest, self.clock.now(), side=self.side is not None)
+        await self._forget_former(run.id)
         try:
             await self._asked(self._started(start, None, delay_ms=run.delay_ms))
         except WorkflowAlreadyStartedError:
@@ -605,6 +607,14 @@ class TemporalStore(Moves):
         start.row.status = "ready"
         await self._note(run.id, by, via, "start", {"agent": run.agent})
         return start.row, True
+
+    async def _forget_former(self, run: str) -> None:
+        """Forget beside the cluster, too, what it has forgotten of a run whose id is used again: its sums are not the new one's."""
+        if self.side is None:
+            return
+        found = await self.side.run(run)
+        if found is not None and is_shadow(found) and await self._described(run) is None:
+            await self.side._submit(Forget(run, found.created_at))
 
     async def _started(
         self, start: Start, state: bytes | None, *, delay_ms: int = 0, again: bool = False, memo: Mapping[str, Any] | None = None
