@@ -490,6 +490,65 @@ async def test_an_answer_does_not_wait_for_a_run_that_no_worker_serves(beside):
         assert (await hf.get(run.id).info()).spent.usd == 3
 
 
+@holdfast.agent(budget=Budget(usd=8))
+async def inner() -> int:
+    return len(await asyncio.gather(*(pays(str(n)) for n in range(20))))
+
+
+@holdfast.agent(budget=Budget(usd=15))
+async def outer() -> list[int]:
+    return [await inner(), len(await asyncio.gather(*(pays(f"own-{n}") for n in range(20))))]
+
+
+async def answered_by_two(hf, run):
+    """Let two people answer each question at once, each of whom gives something else; tell what came of it all."""
+    result = asyncio.create_task(run.result(timeout="150s"))
+    while not result.done():
+        for question in await hf.approvals(run=run.id):
+            ends = await asyncio.gather(
+                *(hf.approve(question, by=by, data={"usd": 30}) for by in ("ann", "ben")), return_exceptions=True
+            )
+            assert sorted(type(end).__name__ for end in ends) == ["AlreadyDecided", "Approval"], ends
+        await asyncio.sleep(0.05)
+    family = [run.id, *[info.id for info in await hf.runs(parent=run.id)]]
+    sums = [(await hf.get(each).info()).spent for each in family]
+    completed = [
+        sum([event.kind == "step.completed" async for event in hf.get(each).events(follow=False)]) for each in family
+    ]
+    return result.result(), sums, completed, await hf.approvals()
+
+
+@pytest.mark.nightly
+async def test_calls_at_once_under_a_budget_in_a_budget_spend_as_they_do_on_sqlite(beside, tmp_path):
+    """How often somebody is asked depends on how many bodies had begun by then."""
+    ends = []
+    for url in (f"sqlite:{tmp_path}/runs.db", beside):
+        async with holdfast.open(url, agents=[outer, inner], settings=QUICK) as hf:
+            ends.append(await answered_by_two(hf, await hf.start(outer)))
+    assert ends[0] == ends[1]
+    assert ends[0][0] == [20, 20] and ends[0][1][0].usd == 40
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+async def test_a_budget_is_counted_once_while_its_database_is_killed(temporal_url, own_server, monkeypatch, tmp_path):  # noqa: F811
+    """PostgreSQL is ended with -9 again and again: as bodies spend, as runs ask, and as people answer."""
+    monkeypatch.setenv("LEDGER", str(tmp_path / "ledger"))
+    url, over = f"{temporal_url}&side={quote(own_server.url, safe='')}", asyncio.Event()
+    async with holdfast.open(url, agents=[shoppers.shoppers], settings=QUICK) as hf:
+        helper = asyncio.create_task(gives(hf, "s", over))
+        run = await hf.start(shoppers.shoppers, id="s")
+        for nth in range(4):
+            await asyncio.sleep(1 + nth / 2)
+            own_server.kill()
+            await asyncio.sleep(0.5)
+            await asyncio.to_thread(own_server.start, ("shared_buffers=32MB",))
+        assert await result(hf, run.id, over, "300s") == shoppers.PRICE
+        over.set()
+        assert {*await helper} == await all_told(hf, "s")
+        assert await hf.approvals() == []
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("events", [8000, 60])
