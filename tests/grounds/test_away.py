@@ -3,10 +3,13 @@
 import asyncio
 
 import pytest
+import temporalio.bridge.worker
+from tests.grounds import scenes
 from tests.grounds.test_kills import result
-from tests.temporal import own_cluster  # noqa: F401 - a fixture
+from tests.temporal import cluster, own_cluster, temporal_url  # noqa: F401 - fixtures
 
 import holdfast
+from holdfast.backends.temporal import worker
 
 begun, ended, going_on = [], [], []
 
@@ -97,3 +100,22 @@ async def test_a_body_that_outlasts_the_time_for_which_the_cluster_is_away_goes_
 @pytest.mark.parametrize("outage_s", [20.0, 90.0])
 async def test_what_a_body_came_to_is_not_lost_in_a_long_outage(own_cluster, outage_s):  # noqa: F811
     await body_ends_during(own_cluster, outage_s, 10.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", ["validate", "poll_activity_task"])
+async def test_a_worker_that_nobody_answers_as_it_begins_polls_all_the_same(temporal_url, monkeypatch, asked):  # noqa: F811
+    """Temporal's own worker asks for its namespace once, and ends if nobody answers or a poll is refused."""
+    refused, plain = [], getattr(temporalio.bridge.worker.Worker, asked)
+
+    async def answered(self):
+        if self not in refused and len(refused) < 3:
+            refused.append(self)
+            raise RuntimeError("nobody answers")
+        return await plain(self)
+
+    monkeypatch.setattr(worker, "_AGAIN_S", 0.1)
+    monkeypatch.setattr(temporalio.bridge.worker.Worker, asked, answered)
+    async with holdfast.open(temporal_url, agents=[scenes.sequential]) as hf:
+        run = await hf.start(scenes.sequential, 2)
+        assert await run.result(timeout="30s") == ["W0", "W1"]

@@ -9,8 +9,9 @@ from urllib.parse import quote
 
 import pytest
 from google.protobuf.any_pb2 import Any
-from temporalio.api.common.v1 import GrpcStatus
+from temporalio.api.common.v1 import GrpcStatus, WorkflowExecution
 from temporalio.api.errordetails.v1 import NamespaceNotFoundFailure
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.service import RPCError, RPCStatusCode
 from tests.grounds import scenes, shoppers
 from tests.grounds.test_kills import Fleet, kept, ran_again, replays, result
@@ -20,10 +21,11 @@ import holdfast
 from holdfast import Budget
 from holdfast.backends.temporal import activities, budgets
 from holdfast.backends.temporal.feed import Feed, _Copy
-from holdfast.backends.temporal.side import known
+from holdfast.backends.temporal.side import Forget, known
 from holdfast.store.approvals import NewApproval
 from holdfast.store.budgets import BUDGET
 from holdfast.store.store import Store
+from holdfast.store.work import rows
 from holdfast.words.model import Event
 from holdfast.words.people import Actor, Ballot
 from holdfast.words.spent import Spent
@@ -399,6 +401,152 @@ async def test_a_first_budget_is_refused_while_a_run_below_goes_on(beside):
             await run.retry(budget=Budget(usd=5))
         await run.retry()
         await run.result(timeout="120s")
+
+
+@pytest.mark.slow
+async def test_whoever_reads_a_child_first_reads_what_it_has_spent(temporal_url):  # noqa: F811
+    broken.clear()
+    async with holdfast.open(temporal_url, agents=[above], settings=QUICK) as hf:
+        run = await hf.start(above)
+        await run.result(timeout="60s")
+        (child,) = [event.data["child"] async for event in run.events(follow=False) if event.kind == "child.started"]
+    async with holdfast.open(temporal_url) as hf:
+        for _ in range(2):
+            assert (await hf.get(child).info()).spent.usd == 2
+            hf.store._seen.clear()  # so that it is read again
+
+
+@holdfast.agent(budget=Budget(usd=3, at_limit="fail"))
+async def spends_all() -> list[str]:
+    return [await pays("own"), await two()]
+
+
+async def test_what_a_forgotten_run_has_spent_is_forgotten_and_not_what_the_next_one_has(store_url):
+    async with holdfast.open(store_url) as hf:
+        store = hf.store
+        await budgets.purses(store, "r.c", LINE, {})
+        await store._submit(_Copy(known("r.c", "below", {}, "r", "r"), [spent_at(0)]))
+        made_at = (await store.run("r")).created_at
+        await store._submit(Forget("r", made_at - 1))  # somebody who saw another one of that name
+        assert (await store.spent(["r"]))["r"].usd == 1
+        await store._submit(Forget("r", made_at))
+        assert [await store.run(run) for run in ("r", "r.c")] == [None, None]
+        assert await store.spent(["r", "r.c"]) == {}
+
+
+@pytest.mark.nightly  # a server takes its time to forget
+async def test_a_run_whose_id_the_cluster_has_forgotten_has_spent_nothing(beside):
+    async with holdfast.open(beside, agents=[spends_all, two], settings=QUICK) as hf:
+        for first in (True, False):  # a budget is for one of them
+            run = await hf.start(spends_all, id="again")
+            assert await run.result(timeout="60s") == ["own", "two"]
+            assert (await run.info()).spent.usd == 2
+            begun = [event.data["child"] async for event in run.events(follow=False) if event.kind == "child.started"]
+            assert {event.run async for event in hf.events(follow=False)} == {"again", *begun}
+            if first:
+                await asyncio.gather(*(forgotten(hf.store, each) for each in ("again", *begun)))
+
+
+async def forgotten(store, run):
+    """Have the cluster forget a run, as when its retention is over."""
+    execution = WorkflowExecution(workflow_id=run)
+    asked = DeleteWorkflowExecutionRequest(namespace=store.address.namespace, workflow_execution=execution)
+    await store.client.workflow_service.delete_workflow_execution(asked)
+    while await store._described(run) is not None:
+        await asyncio.sleep(0.05)
+
+
+@holdfast.agent
+async def one() -> str:
+    return await pays("one")
+
+
+@holdfast.agent
+async def two() -> str:
+    return await pays("two")
+
+
+@holdfast.agent(budget=Budget(usd=1))
+async def parent() -> list[str]:
+    await pays("first")
+    return await asyncio.gather(one(), two())
+
+
+@pytest.mark.slow
+async def test_an_answer_does_not_wait_for_a_run_that_no_worker_serves(beside):
+    async with holdfast.open(beside, agents=[parent, one, two], settings=QUICK) as hf:
+        run = await hf.start(parent)
+        question = await run.wait_for_question(timeout="60s")
+        while len(askers := await hf.store.side._read(rows, "askers", approval=question.id)) < 2:
+            await asyncio.sleep(0.05)
+    served = [one, two][".one" in askers[0][0]]  # not the first that would be asked
+    async with holdfast.open(beside, agents=[served], settings=QUICK) as hf:
+        async with asyncio.timeout(15):
+            await hf.approve(question, by="ann", data={"usd": 5})
+        (child,) = [info.id for info in await hf.runs(parent=run.id) if info.agent == served.name]
+        assert await hf.get(child).result(timeout="30s") == served.name
+    async with holdfast.open(beside, agents=[parent, one, two], settings=QUICK) as hf:
+        assert await hf.get(run.id).result(timeout="60s") == ["one", "two"]
+        assert (await hf.get(run.id).info()).spent.usd == 3
+
+
+@holdfast.agent(budget=Budget(usd=8))
+async def inner() -> int:
+    return len(await asyncio.gather(*(pays(str(n)) for n in range(20))))
+
+
+@holdfast.agent(budget=Budget(usd=15))
+async def outer() -> list[int]:
+    return [await inner(), len(await asyncio.gather(*(pays(f"own-{n}") for n in range(20))))]
+
+
+async def answered_by_two(hf, run):
+    """Let two people answer each question at once, each of whom gives something else; tell what came of it all."""
+    result = asyncio.create_task(run.result(timeout="150s"))
+    while not result.done():
+        for question in await hf.approvals(run=run.id):
+            ends = await asyncio.gather(
+                *(hf.approve(question, by=by, data={"usd": 30}) for by in ("ann", "ben")), return_exceptions=True
+            )
+            assert sorted(type(end).__name__ for end in ends) == ["AlreadyDecided", "Approval"], ends
+        await asyncio.sleep(0.05)
+    family = [run.id, *[info.id for info in await hf.runs(parent=run.id)]]
+    sums = [(await hf.get(each).info()).spent for each in family]
+    completed = [
+        sum([event.kind == "step.completed" async for event in hf.get(each).events(follow=False)]) for each in family
+    ]
+    return result.result(), sums, completed, await hf.approvals()
+
+
+@pytest.mark.nightly
+async def test_calls_at_once_under_a_budget_in_a_budget_spend_as_they_do_on_sqlite(beside, tmp_path):
+    """How often somebody is asked depends on how many bodies had begun by then."""
+    ends = []
+    for url in (f"sqlite:{tmp_path}/runs.db", beside):
+        async with holdfast.open(url, agents=[outer, inner], settings=QUICK) as hf:
+            ends.append(await answered_by_two(hf, await hf.start(outer)))
+    assert ends[0] == ends[1]
+    assert ends[0][0] == [20, 20] and ends[0][1][0].usd == 40
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+async def test_a_budget_is_counted_once_while_its_database_is_killed(temporal_url, own_server, monkeypatch, tmp_path):  # noqa: F811
+    """PostgreSQL is ended with -9 again and again: as bodies spend, as runs ask, and as people answer."""
+    monkeypatch.setenv("LEDGER", str(tmp_path / "ledger"))
+    url, over = f"{temporal_url}&side={quote(own_server.url, safe='')}", asyncio.Event()
+    async with holdfast.open(url, agents=[shoppers.shoppers], settings=QUICK) as hf:
+        helper = asyncio.create_task(gives(hf, "s", over))
+        run = await hf.start(shoppers.shoppers, id="s")
+        for nth in range(4):
+            await asyncio.sleep(1 + nth / 2)
+            own_server.kill()
+            await asyncio.sleep(0.5)
+            await asyncio.to_thread(own_server.start, ("shared_buffers=32MB",))
+        assert await result(hf, run.id, over, "300s") == shoppers.PRICE
+        over.set()
+        assert {*await helper} == await all_told(hf, "s")
+        assert await hf.approvals() == []
 
 
 @pytest.mark.nightly

@@ -20,6 +20,8 @@ from tests.temporal import cluster, temporal_url  # noqa: F401 - fixtures
 
 import holdfast
 from holdfast.backends.temporal.address import Address
+from holdfast.client import links
+from holdfast.words.people import Ballot
 from holdfast.words.urls import redacted
 
 QUICK = holdfast.Settings(lease_ttl_s=3.0)
@@ -147,6 +149,45 @@ async def test_tokens_and_the_audit_lie_beside_the_cluster(temporal_url, postgre
         deeds = {(row.action, row.by) for row in await hf.audit(run="op-1")}
         assert {("start", "ann"), ("pause", "ann"), ("cancel", "ann")} <= deeds
         assert (await hf.revoke_token("ann"))[0].name == "ann"
+
+
+@holdfast.agent
+async def asks_two() -> bool:
+    return bool(await holdfast.approve("Really?", needs=2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ground", ["sqlite", "temporal"])
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_a_link_is_good_for_one_vote(temporal_url, postgres_url, tmp_path, ground, at_once):  # noqa: F811
+    url = (
+        f"{temporal_url}&side={quote(postgres_url, safe='')}" if ground == "temporal" else f"sqlite:{tmp_path}/runs.db"
+    )
+    async with holdfast.open(url, agents=[asks_two], settings=QUICK) as hf:
+        run = await hf.start(asks_two)
+        question = await run.wait_for_question(timeout="60s")
+        secret = (await hf.approval_link(question, by="ana", base_url="https://agents.example.com")).partition(
+            "#link="
+        )[2]
+        who = await links.link_of(hf.store, secret)
+        first, again, second = (
+            Ballot(f"{nth}-{run.id}", who.actor, yes, via=who.via, seen=who.shown)
+            for nth, yes in ((1, True), (1, True), (2, False))
+        )
+        if at_once:
+            ends = await asyncio.gather(
+                *(hf.store.decide(question.id, each) for each in (first, second)), return_exceptions=True
+            )
+            assert [type(end) for end in ends].count(holdfast.AlreadyDecided) == 1
+        else:
+            for each in (first, again):  # whoever does not know whether it was counted says it again
+                assert (await hf.store.decide(question.id, each)).status == "open"
+            with pytest.raises(holdfast.AlreadyDecided, match="this link is over"):
+                await hf.store.decide(question.id, second)
+            await hf.approve(question, by="ben")
+            assert await run.result(timeout="60s") is True
+        assert await links.link_of(hf.store, secret) is None
+        assert "was used on" in await links.why_over(hf.store, secret)
 
 
 @pytest.mark.slow

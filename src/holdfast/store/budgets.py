@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from holdfast.errors import NotStorable
@@ -68,6 +68,15 @@ def spend(tx: Transaction, spendings: Iterable[Spending]) -> Asking[None]:
     runs = sorted({each.run for each in spendings})
     for run, member in (yield from tx.rows("lines", ids=to_json(runs))):
         lines[run].append(member)
+    yield from _add(spendings, lines)
+
+
+def spend_alone(run: str, spendings: Iterable[Spending]) -> Asking[None]:
+    """Add spendings of a run to what it has spent, and to nothing above it: those runs may not be here."""
+    yield from _add(spendings, {run: [run]})
+
+
+def _add(spendings: Iterable[Spending], lines: Mapping[str, Sequence[str]]) -> Asking[None]:
     totals: dict[tuple[str, str], tuple[int, ...]] = {}
     for run, what, sums in spendings:
         for member in lines[run]:

@@ -6,14 +6,16 @@ the key, and could decide.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from holdfast.errors import AlreadyDecided
 from holdfast.store import audit
 from holdfast.store.work import Asking, Feature, Transaction, rows
 from holdfast.words.people import LINK
 
+_IS_OVER: Final = "this link is over: it is good for one decision, until its time ends. Ask for another"
 _KEPT_MS: Final = 30 * 86_400_000  # behind its end, so that whoever comes late is told what it was
 
 
@@ -65,4 +67,10 @@ def use_link(tx: Transaction, via: str) -> Asking[None]:
         return
     found = yield from tx.row("use_link", link=via.removeprefix(LINK))
     if found is None:
-        raise AlreadyDecided("this link is over: it is good for one decision, until its time ends. Ask for another")
+        raise AlreadyDecided(_IS_OVER)
+
+
+def check_unused(votes: Iterable[Mapping[str, Any]], via: str) -> None:
+    """Refuse a ballot that comes by a link by which one of these came. Pure: for a question that lies elsewhere than its links."""
+    if via.startswith(LINK) and any(vote.get("via") == via for vote in votes):
+        raise AlreadyDecided(_IS_OVER)

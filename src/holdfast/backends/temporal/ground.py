@@ -51,6 +51,7 @@ from holdfast.errors import HoldfastError, LeaseLost, Unsupported
 from holdfast.runtime import AgentSpec, Placed, StepSpec, outside
 from holdfast.store.appends import Append, InboxMoved, Told, Transition
 from holdfast.store.approvals import NewApproval, Said, count, delegated, expired, required
+from holdfast.store.links import check_unused
 from holdfast.store.runs import NewRun
 from holdfast.store.work import settle, to_json
 from holdfast.words.clock import Timer
@@ -632,6 +633,7 @@ class Ground:
         if any(each["id"] == ballot.id for each in votes):
             return asdict(row) | {"shown": None}  # whoever decides has seen it
         try:
+            check_unused(votes, ballot.via)
             now, to = self.clock.now(), said.get("to")
             done = count(now, row, ballot) if to is None else delegated(now, row, to, ballot)
         except HoldfastError as error:

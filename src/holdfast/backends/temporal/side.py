@@ -17,17 +17,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from holdfast.engine.elsewhere import Desk
 from holdfast.errors import LeaseLost
 from holdfast.store.changes import News
+from holdfast.store.deletion import delete_runs
 from holdfast.store.limits import Turn
 from holdfast.store.store import Store
 from holdfast.store.streams import Piece, chunk_row
 from holdfast.store.work import Asking, Count, Transaction, to_json
 from holdfast.words.model import RunRow
 
+_ELSEWHERE: Final = "it is on Temporal"
 Line = list[Any]  # a piece of a stream, as it travels
 
 
@@ -73,8 +75,31 @@ def shadow(tx: Transaction, of: RunRow) -> Asking[None]:
     uid = hashlib.sha256(of.id.encode()).hexdigest()[:32]
     yield from tx.rows(
         "shadow", id=of.id, uid=uid, agent=of.agent, parent_id=of.parent_id, root_id=of.root_id or of.id, labels=of.labels,
-        reason="it is on Temporal",
+        reason=_ELSEWHERE,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Delete what is here of a run that the cluster has forgotten, and of those below it: its id is used again.
+
+    `made_at` is when its row was made: one that was made meanwhile is that of the new run.
+    """
+
+    run: str
+    made_at: int | None
+
+    def __call__(self, tx: Transaction) -> Asking[None]:
+        row = yield from tx.row("run", run=self.run)
+        if row is None or not is_shadow(found := RunRow(*row)) or found.created_at != self.made_at:
+            return
+        family = yield from tx.rows("family", run=self.run)
+        yield from delete_runs(tx, [member for member, status in family if status == "moved"])
+
+
+def is_shadow(row: RunRow) -> bool:
+    """Is this a row of a run that is on the cluster?"""
+    return row.status == "moved" and row.reason == _ELSEWHERE
 
 
 def known(run: str, agent: str, labels: Mapping[str, str], parent: str | None, root: str) -> RunRow:

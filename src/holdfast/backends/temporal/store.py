@@ -36,6 +36,7 @@ from holdfast.backends.temporal.ground import first_attributes, first_memo
 from holdfast.backends.temporal.history import Found
 from holdfast.backends.temporal.moves import Moves, unspill
 from holdfast.backends.temporal.records import Start, State, moving
+from holdfast.backends.temporal.side import Forget, is_shadow
 from holdfast.backends.temporal.worker import TemporalWorker
 from holdfast.errors import (
     AlreadyDecided,
@@ -56,11 +57,12 @@ from holdfast.runtime import AgentSpec
 from holdfast.store.approvals import count, delegated
 from holdfast.store.audit import note
 from holdfast.store.blobs import insert_blobs, spilled
-from holdfast.store.budgets import BUDGET, Spending, spend
+from holdfast.store.budgets import BUDGET, Spending, spend_alone
 from holdfast.store.bundles import public_id
 from holdfast.store.changes import Changes, News
 from holdfast.store.contract import Ailment, looks_again, write_limit
 from holdfast.store.control import Resume
+from holdfast.store.links import use_link
 from holdfast.store.parts import keep_parts
 from holdfast.store.runs import NewRun
 from holdfast.store.sqlite.store import SQLiteStore
@@ -86,6 +88,7 @@ _SHORT: Final = 1_000  # events of a history that are read when only the row is 
 _SOONEST_S, _LATEST_S = 0.05, 1.0  # between two looks for news, while somebody waits
 _ALIVE_S: Final = 75.0  # since a poller was heard of: each poll takes a minute
 _AGENTS_S: Final = 2.0
+_NEXT_S: Final = 1.0  # for so long one run alone is asked to count an answer that several wait for
 _OWN: Final = ("lease_owner", "company", "life", "life_at", "worked_ms", "interruptions")
 
 
@@ -592,6 +595,7 @@ class TemporalStore(Moves):
         run.input = _whole(run.input, blobs)
         starters = people.starters(by or people.SOMEONE.name, via)
         start = Start.of(run, [], starters, self.address.longest, self.clock.now(), side=self.side is not None)
+        await self._forget_former(run.id)
         try:
             await self._asked(self._started(start, None, delay_ms=run.delay_ms))
         except WorkflowAlreadyStartedError:
@@ -603,6 +607,14 @@ class TemporalStore(Moves):
         start.row.status = "ready"
         await self._note(run.id, by, via, "start", {"agent": run.agent})
         return start.row, True
+
+    async def _forget_former(self, run: str) -> None:
+        """Forget beside the cluster, too, what it has forgotten of a run whose id is used again: its sums are not the new one's."""
+        if self.side is None:
+            return
+        found = await self.side.run(run)
+        if found is not None and is_shadow(found) and await self._described(run) is None:
+            await self.side._submit(Forget(run, found.created_at))
 
     async def _started(
         self, start: Start, state: bytes | None, *, delay_ms: int = 0, again: bool = False, memo: Mapping[str, Any] | None = None
@@ -811,29 +823,64 @@ class TemporalStore(Moves):
         said = {**asdict(ballot), "value": ballot.value and _whole(ballot.value, blobs)}
         asked = {"question": approval, "ballot": said, "to": to}
         beside = row.key == BUDGET and await self._question_beside(approval) is not None
+        if not beside and not _has(row, ballot):
+            await self._check_link(ballot.via)
         answer = await (self._answer_beside(asked, ballot.id) if beside else self._answer(row.run_id, asked, ballot.id))
         self._news.hurry()
         if "error" in answer:
             now = await self.approval(approval)
-            if any(each["id"] == ballot.id for each in (*json.loads(now.votes), *json.loads(now.delegations))):
+            if _has(now, ballot):
                 return now
             (count(self.clock.now(), now, ballot) if to is None else delegated(self.clock.now(), now, to, ballot))
             raise _error(answer)
         decided = ApprovalRow(**{**answer, "shown": row.shown})
         if self.side is not None and not beside:
+            if ballot.via.startswith(people.LINK):
+                await self._use_link(ballot.via)
             with contextlib.suppress(HoldfastError):
                 at = self.clock.now()
                 what = count(at, row, ballot) if to is None else delegated(at, row, to, ballot)
                 await self._note(row.run_id, what.by, what.via, what.action, what.data, decided.data or decided.shown)
         return decided
 
+    async def _check_link(self, via: str) -> None:
+        """Refuse a link that was used. The run itself refuses a second vote by one, so two at once are one too."""
+        if self.side is not None and via.startswith(people.LINK):
+            found = await self.side.link(via.removeprefix(people.LINK))
+            if found is None or found.used_at is not None:
+                await self.side._submit(lambda tx: use_link(tx, via), journal=False)  # which says so
+
+    async def _use_link(self, via: str) -> None:
+        """Note that somebody has decided by a link: behind the deed, because a cluster has no transaction with it."""
+        assert self.side is not None
+        with contextlib.suppress(AlreadyDecided):
+            await self.side._submit(lambda tx: use_link(tx, via), journal=False)
+
     async def _answer_beside(self, asked: dict[str, Any], request: str) -> dict[str, Any]:
         """Have a run that waits for the answer count what a person says to a question about a budget, and tell all that wait."""
         assert self.side is not None
-        for (run,) in await self.side._read(rows, "askers", approval=asked["question"]):
-            answer = await self._answer(run, {**asked, "beside": True}, request)
-            if answer.get("error") != RunFinished.__name__:
-                return answer
+        asking, problem = set[asyncio.Task[dict[str, Any]]](), None
+        askers = [run for (run,) in await self.side._read(rows, "askers", approval=asked["question"])]
+        try:
+            while askers or asking:
+                if askers:
+                    answer = self._answer(askers.pop(0), {**asked, "beside": True}, request)
+                    asking.add(asyncio.create_task(answer))
+                # One that no worker serves keeps none of the others waiting: whoever counts it counts it once.
+                done, asking = await asyncio.wait(
+                    asking, timeout=_NEXT_S if askers else None, return_when=asyncio.FIRST_COMPLETED
+                )
+                for each in done:
+                    if each.exception() is not None:
+                        problem = each.exception()
+                    elif each.result().get("error") != RunFinished.__name__:
+                        return each.result()
+        finally:
+            for each in asking:
+                each.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+        if problem is not None:
+            raise problem
         return await budgets.decide(self.side, asked, self._tells)  # all of them have ended, or none waits any more
 
     async def _tells(self, run: str, said: dict[str, Any]) -> bool:
@@ -880,6 +927,11 @@ class _Seen:
     mark: tuple[str, int, str]
     whole: bool
     row: RunRow
+
+
+def _has(row: ApprovalRow, ballot: Ballot) -> bool:
+    """Was this ballot counted before?"""
+    return any(each["id"] == ballot.id for each in (*json.loads(row.votes), *json.loads(row.delegations)))
 
 
 def _error(answer: Mapping[str, str]) -> HoldfastError:
@@ -948,7 +1000,7 @@ class _Put:
             for question in (*found.questions.values(), *beside):
                 yield from _put_question(tx, question)
             if spendings:
-                yield from spend(tx, spendings)
+                yield from spend_alone(row.id, spendings)  # sums of families are those of the side
             tx.changed(row.id, News.GREW)
 
 

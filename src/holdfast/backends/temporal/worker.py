@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final
@@ -17,7 +18,7 @@ from holdfast.backends.temporal.feed import Feed
 from holdfast.backends.temporal.house import House
 from holdfast.backends.temporal.workflow import Runner, RunWorkflow, let_go
 from holdfast.declare import Step
-from holdfast.errors import Unsupported
+from holdfast.errors import StoreUnavailable, Unsupported
 from holdfast.runtime import AgentSpec
 from holdfast.store.store import Store
 from holdfast.verbs.names import reached
@@ -29,6 +30,7 @@ from holdfast.worker.settings import Settings
 
 _log = logger("holdfast")
 _STICKY_S: Final = 5.0  # for so long a workflow task waits for the process that had the run last
+_AGAIN_S: float = 2.0  # until a task queue is polled again whose poller has ended
 
 
 class TemporalWorker:
@@ -50,7 +52,8 @@ class TemporalWorker:
         self._house.more = self._add
         self._house.feed = None if side is None else Feed(side, client)
         self._activities = Activities(self._house)
-        self._running: dict[str, tuple[Worker, asyncio.Task[None]]] = {}
+        self._workers: dict[str, Worker] = {}  # that poll, by their task queues
+        self._polling: dict[str, asyncio.Task[None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self.attempts: dict[str, Any] = {}
         self.draining = False
@@ -87,13 +90,37 @@ class TemporalWorker:
         return found
 
     def _poll(self, queue: str, spec: AgentSpec | None = None) -> None:
-        if queue in self._running:
-            return
+        if queue not in self._polling and not self.draining:
+            self._polling[queue] = asyncio.get_running_loop().create_task(self._keep_polling(queue, spec))
+
+    async def _keep_polling(self, queue: str, spec: AgentSpec | None) -> None:
+        """Poll a task queue until this process stops.
+
+        Temporal's own worker ends for good when the cluster is away as it begins, or refuses a poll. Then another one follows, with
+        a connection of its own: one connection takes no second worker for a queue if the first did not begin.
+        """
+        client = self._client
+        while not self.draining:
+            try:
+                worker = self._workers[queue] = self._worker(client, queue, spec)
+                await worker.run()
+            except Exception as error:  # noqa: BLE001 - whatever it is, this process has the agents
+                if not self.draining:
+                    _log.warning("what polls %r on Temporal ended, and begins again: %s", queue, error)
+            client = await self._connected_again()
+
+    async def _connected_again(self) -> Client:
+        while True:
+            await asyncio.sleep(_AGAIN_S)
+            with contextlib.suppress(StoreUnavailable):
+                return await self._address.connect()
+
+    def _worker(self, client: Client, queue: str, spec: AgentSpec | None) -> Worker:
         settings = self._settings
         activities: list[Any] = [self._activities.step, self._activities.keep, self._activities.beside]
         workflows: list[Any] = [] if spec is None else [RunWorkflow]
-        worker = Worker(
-            self._client, task_queue=queue, workflows=workflows, activities=activities,
+        return Worker(
+            client, task_queue=queue, workflows=workflows, activities=activities,
             workflow_runner=Runner(self._house), max_cached_workflows=settings.concurrency,
             max_concurrent_activities=max(settings.concurrency, 200),
             max_concurrent_workflow_tasks=max(2, min(100, settings.concurrency)),
@@ -101,9 +128,6 @@ class TemporalWorker:
             graceful_shutdown_timeout=timedelta(seconds=settings.stop_grace_s),
             identity=self._house.queue, disable_eager_activity_execution=False, deployment_config=self._deployment(spec),
         )  # fmt: skip
-        task = asyncio.get_running_loop().create_task(worker.run())
-        self._running[queue] = worker, task
-        task.add_done_callback(self._ended)
 
     def _deployment(self, spec: AgentSpec | None) -> WorkerDeploymentConfig | None:
         """A version of an agent, as Temporal's pages tell of it. Runs go by task queues: no operator need name a current one."""
@@ -111,10 +135,6 @@ class TemporalWorker:
             return None
         version = WorkerDeploymentVersion(f"{self._address.queue}-{spec.name}", spec.version)
         return WorkerDeploymentConfig(version, use_worker_versioning=False)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if not self.draining and not task.cancelled() and task.exception() is not None:
-            _log.error("a worker on Temporal ended: %s", task.exception())
 
     def _add(self, spec: AgentSpec) -> None:
         """An agent was met that nobody named: serve it too. A workflow says so, in a thread of its own."""
@@ -140,9 +160,11 @@ class TemporalWorker:
     async def stop(self, grace_s: float | None = None) -> None:
         """Stop polling; bodies that run may end within the grace."""
         self.draining = True
-        await asyncio.gather(*(worker.shutdown() for worker, _ in self._running.values()))
-        await asyncio.gather(*(task for _, task in self._running.values()), return_exceptions=True)
-        self._running.clear()
+        await asyncio.gather(*(worker.shutdown() for worker in self._workers.values()))
+        for task in self._polling.values():  # that wait to poll again
+            task.cancel()
+        await asyncio.gather(*self._polling.values(), return_exceptions=True)
+        self._workers.clear()
         await self._house.outcomes.close()
         for instance in list(self._house.instances):
             let_go(instance)
