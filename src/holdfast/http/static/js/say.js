@@ -41,7 +41,7 @@ export const plain = (number) => String(Number(Number(number).toPrecision(6)));
 
 /** How far something has come: '4 of 7, write three sections'. */
 export function progress(said) {
-  const told = said.total === null || said.total === undefined ? plain(said.done) : `${plain(said.done)} of ${plain(said.total)}`;
+  const told = said.total == null ? plain(said.done) : `${plain(said.done)} of ${plain(said.total)}`;
   return said.text ? `${told}, ${said.text}` : told;
 }
 
@@ -156,7 +156,7 @@ export const span = (run) => spoken((ms(run.finished_at) ?? now()) - ms(run.crea
 
 /** How long a run worked, waited and had no process, up to `since` milliseconds after it was read; null if nobody counted. */
 export function lived(run, since = 0) {
-  if (run.worked_ms === undefined || run.worked_ms === null) return null;
+  if (run.worked_ms == null) return null;
   const sums = { worked: run.worked_ms, waited: 0, gone: 0 }, life = run.life ?? [], more = run.finished_at ? 0 : Math.max(since, 0);
   for (const [kind, span] of life) if (kind !== "work") sums[kind === "torn" ? "gone" : "waited"] += span;
   const last = run.worker_gone ? "torn" : (life.at(-1)?.[0] ?? (run.status === "running" ? "work" : "wait"));
