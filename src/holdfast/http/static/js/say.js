@@ -2,7 +2,6 @@
 
 import { age, clock, day, exact, left, minute, moment, ms, now, seconds, spoken, when } from "./time.js";
 import { cut, shown } from "./text.js";
-import { worker } from "./workers.js";
 
 export { age, clock, day, exact, left, minute, moment, ms, now, seconds, spoken, when };
 
@@ -193,3 +192,12 @@ export const callName = (name) => ({ ":approve": "approval", ":ask": "question",
 
 /** A command for a shell, every argument quoted that needs it. */
 export const command = (...words) => words.map((each) => (/^[\w@%+=:,./-]+$/.test(each) ? each : `'${String(each).replaceAll("'", `'\\''`)}'`)).join(" ");
+
+// Workers
+
+/** What people call a worker: the name that it was given, or the beginning of its id; with a few digits more if `beside` has that name too. */
+export function worker(id, beside = null) {
+  const [, name, digits] = /^(.+)-([0-9a-f]{12,16})$/.exec(id ?? "") ?? [];
+  if (name) return beside?.startsWith(`${name}-`) ? `${name}-${digits.slice(0, 4)}` : name;
+  return id && /^[0-9a-f]{16}$/.test(id) ? id.slice(0, 8) : id;
+}

@@ -3,11 +3,9 @@
 import { read } from "../api.js";
 import { h, path, s, swap } from "../dom.js";
 import { chip, choice, ghosts, icon, meter, problem, runLink, sentence, standing } from "../parts.js";
-import { age, bytes, clock, count, happens, many, minute, ms, now, seconds, spoken, stands } from "../say.js";
+import { age, bytes, clock, count, happens, many, minute, ms, now, seconds, spoken, stands, worker as workerName } from "../say.js";
 import { styled } from "../sheets.js";
-import { worker as workerName } from "../workers.js";
-import { goneWords, silence } from "./fleet/gone.js";
-import { minutesOf } from "./fleet/minutes.js";
+import { goneWords, minutesOf, silence } from "./fleet/past.js";
 import { between, edge, moved, path as line } from "./run/torn.js";
 
 const EVERY_MS = 5000, MOST = 200, HIGH = 38, HOUR = 3_600_000, STUB = 28; // px that are drawn of a life whose beginning is not known

@@ -4,9 +4,8 @@ import { read, write } from "../../api.js";
 import { h, path, swap } from "../../dom.js";
 import { write as json } from "../../json.js";
 import { ask, button, choice, copied, copier, folded, icon, menu, meter, pieces, problem, runLink, sentence, standing, toast } from "../../parts.js";
-import { age, clock, command, count, day, dollars, exact, happens, lived, many, minute, ms, now, rested, spoken, stands, takesOver } from "../../say.js";
+import { age, clock, command, count, day, dollars, exact, happens, lived, many, minute, ms, now, rested, spoken, stands, takesOver, worker as workerName } from "../../say.js";
 import { get, has, may } from "../../store.js";
-import { worker as workerName } from "../../workers.js";
 import { planOf } from "./details.js";
 import { parsed, sentAs } from "./message.js";
 

@@ -4,8 +4,7 @@ import { axis, folds } from "./axis.js";
 import { h, s, swap } from "../../dom.js";
 import { isOpen } from "./journal.js";
 import { icon } from "../../icons.js";
-import { day, many, minute, ms, spoken } from "../../say.js";
-import { worker } from "../../workers.js";
+import { day, many, minute, ms, spoken, worker } from "../../say.js";
 import { between, edge, lying, moved, path } from "./torn.js";
 import { named, noRows, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
 
