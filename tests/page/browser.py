@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import contextmanager
+from pathlib import Path
 
 from playwright.sync_api import expect, sync_playwright
 
@@ -15,6 +16,7 @@ FLAGS = (
     "--disable-component-update", "--disable-sync",
 )  # fmt: skip
 CHROMIUM = "/usr/bin/chromium"
+FONTS = {**os.environ, "FONTCONFIG_FILE": str(Path(__file__).with_name("fonts.conf"))}  # whatever the machine prefers
 DESK = {"width": 1440, "height": 900}
 PHONE = {"width": 390, "height": 844}
 KNOWN = ("Permissions-Policy", "Failed to load resource")  # what the browser itself says of headers and refusals
@@ -35,7 +37,7 @@ def chromium():
     if shutil.which(CHROMIUM) is None:
         missing("chromium is not installed, so the page is not tested: apt-get install chromium")
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS), env=FONTS)
         yield browser
         browser.close()
 

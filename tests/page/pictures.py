@@ -1,7 +1,7 @@
 """Pictures of the dashboard for the pages of the documentation: `python -m tests.page.pictures` writes docs/images.
 
-What is drawn is real: workers carried the runs, one of them was killed, and a person was waited for. The fonts are those of the
-system; the pictures that are kept were taken with Inter and JetBrains Mono (Debian's fonts-inter and fonts-jetbrains-mono).
+What is drawn is real: workers carried the runs, one of them was killed, and a person was waited for. The fonts are those of
+`fonts.conf`: Inter and JetBrains Mono (Debian's fonts-inter and fonts-jetbrains-mono).
 """
 
 from __future__ import annotations
@@ -37,6 +37,11 @@ VIEWS = {
     "agents": ("/agents/atlas", ".start", True),
     "schedules": ("/schedules", "tr[data-row=janitor]", True),
 }
+SEEN = """() => {
+  const strip = document.querySelector(".across");
+  strip?.scrollIntoView({ block: "center" });
+  return strip?.getBoundingClientRect().bottom < innerHeight;
+}"""
 SIZES = {"1440": DESK, "390": PHONE}
 
 
@@ -88,8 +93,10 @@ def taken(visitor: Visitor, view: str, question: str) -> bytes:
     page = visitor.goto(path.format(question=question), wanted)
     page.wait_for_function("() => document.querySelectorAll('.ghost').length === 0")
     visitor.settle()
-    if page.locator(".across").count() and view == "run":  # on a phone the tear is further down
-        page.locator(".across").evaluate("each => each.scrollIntoView({ block: 'center' })")
+    if (
+        view == "run" and visitor.page.viewport_size == PHONE
+    ):  # there the tear is further down, and drawn anew each second
+        page.wait_for_function(SEEN)
     return page.screenshot()
 
 

@@ -37,7 +37,7 @@ function hint(item) {
   if (kind === "budget") return "more budget";
   if (kind === "loop") return "go on or stop";
   if (kind === "ask") return item.schema?.title ?? item.schema?.type ?? "an answer";
-  if (item.data === null || item.data === undefined) return "yes or no";
+  if (item.data == null) return "yes or no";
   if (isCut(item.data)) return "a large value";
   const few = brief(item.schema, item.data, 60);
   if (few) return few;

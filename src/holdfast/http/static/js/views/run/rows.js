@@ -2,8 +2,7 @@
 // Nothing here touches the page.
 
 import { isOpen } from "./journal.js";
-import { clock, count, many, ms, spoken } from "../../say.js";
-import { worker } from "../../workers.js";
+import { clock, count, many, ms, spoken, worker } from "../../say.js";
 import { span as parsed } from "../../time.js";
 
 const MANY = 50; // more calls of one name in one place are one row
