@@ -55,6 +55,7 @@ from holdfast.words.salvage import Reason
 
 _log = logger("holdfast")
 _UNWIND_S = 1.0
+_UNWIND_TURNS = 3  # of the loop, in which nearly every task has ended: for these it takes no timer
 _AT_ONCE = 50  # messages at least that leave the inbox by one write
 _IDENTIFIES = frozenset({"name", "digest", "input", "asked", "whole_digest", "lean_digest", "inputs", "worker"})
 
@@ -545,6 +546,10 @@ class Attempt:
     async def unwound(self) -> None:
         """Wait a little for the tasks to unwind; what does not end is kept, never left to the garbage collector."""
         loop, tasks, drivers = self.life.loop, self.tasks.alive, self.bodies.drivers
+        for _ in range(_UNWIND_TURNS):
+            if not (tasks or drivers):
+                return
+            await asyncio.sleep(0)
         until = loop.time() + _UNWIND_S
         while loop.time() < until:
             awake = {task for task in tasks if not task.stirring.asleep} | drivers
