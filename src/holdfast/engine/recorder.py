@@ -141,7 +141,7 @@ class Recorder:
         return self._outflow
 
     def went_live(self) -> None:
-        """What was written to streams on the way may leave."""
+        """Let text leave that was written to streams on the way."""
         if self._outflow is not None:
             self._outflow.soon()
 
