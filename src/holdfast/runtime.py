@@ -531,7 +531,7 @@ class Skip:
 class Kept(Protocol):
     """Choices that agent code has made so far, and facts it was told: equal on every replay, and carried over checkpoints."""
 
-    plan: list[list[Any]]  # the items of the last plan, each a name and whether it is done
+    plan: Sequence[list[Any]]  # the items of the last plan, each a name and whether it is done
     choices: dict[str, Any]  # plain values, by name
     means: dict[str, Any]  # what is left of the budgets that hold
 

@@ -51,9 +51,11 @@ from holdfast.words.clock import Timer
 from holdfast.words.harmless import logger
 from holdfast.words.model import KINDS, Event, RunRow, Signal
 from holdfast.words.overrides import Override, active, enter
+from holdfast.words.salvage import Reason
 
 _log = logger("holdfast")
 _UNWIND_S = 1.0
+_UNWIND_TURNS = 3  # of the loop, in which nearly every task has ended: for these it takes no timer
 _AT_ONCE = 50  # messages at least that leave the inbox by one write
 _IDENTIFIES = frozenset({"name", "digest", "input", "asked", "whole_digest", "lean_digest", "inputs", "worker"})
 
@@ -126,9 +128,9 @@ class Kept:
         self.stored: Chain | None = (
             None  # its state at the last checkpoint, if the next one may be told by what changed
         )
-        self.letters: list[Event] = []  # messages that the checkpoint names, until the agent goes on from it
+        self.letters: Sequence[Event] = ()  # messages that the checkpoint names, until the agent goes on from it
         self.released = 0  # up to here messages have left the inbox
-        self.plan: list[list[Any]] = []
+        self.plan: Sequence[list[Any]] = ()
         self.choices: dict[str, Any] = {}
         self.means: dict[str, Any] = {}  # what is left of the budgets that hold, as the agent knows it
         self.overrides: tuple[Override, ...] = ()  # those that held when the code began
@@ -143,7 +145,7 @@ class Kept:
     def stores(self, stored: Chain) -> None:
         self.stored = stored
 
-    def recall(self, letters: list[Event]) -> None:
+    def recall(self, letters: Sequence[Event]) -> None:
         self.letters = letters
 
     def release(self, position: int) -> tuple[int, int] | None:
@@ -170,7 +172,7 @@ class Kept:
 
     def restore(self, kept: dict[str, Any]) -> None:
         """From the checkpoint."""
-        self.plan, self.choices = kept.get("plan", []), dict(kept.get("choices", {}))
+        self.plan, self.choices = kept.get("plan", ()), dict(kept.get("choices", {}))
         self.means = kept.get("means", self.means)
         self.released = kept.get("released", 0)
 
@@ -179,13 +181,13 @@ class Attempt:
     """One attempt at one run. Verbs come in through `Scope`; outcomes go out through the gate."""
 
     __slots__ = (
-        "__weakref__", "_arrivals", "_facts", "_waited", "bodies", "calls", "control", "edge_due", "guards", "host",
-        "identity", "inbox", "journal", "kept", "life", "parking", "patches", "pen", "spec", "streams", "talks", "tasks",
+        "__weakref__", "_arrivals", "_facts", "_patches", "_streams", "_waited", "bodies", "calls", "control", "edge_due",
+        "guards", "host", "identity", "inbox", "journal", "kept", "life", "parking", "pen", "spec", "talks", "tasks",
         "unawaited", "unrecorded",
     )  # fmt: skip
 
     def __init__(
-        self, host: Host, run: RunRow, spec: AgentSpec, journal: Journal, signals: list[Signal], owner: Owner,
+        self, host: Host, run: RunRow, spec: AgentSpec, journal: Journal, signals: Sequence[Signal], owner: Owner,
         arrivals: Mapping[str, Callable[[Attempt, Event], None]],
     ) -> None:  # fmt: skip
         self.host, self.spec, self.journal = host, spec, journal
@@ -197,7 +199,7 @@ class Attempt:
         self.edge_due: list[tuple[int, int, Callable[[], None]]] | None = (
             None  # while it goes live: what is due already
         )
-        self.guards: list[Guard] = []
+        self.guards: tuple[Guard, ...] = ()
         self.kept = Kept()
         self.life = life = Life(run, asyncio.get_running_loop(), outside(), owner)
         forks = [wind for wind in journal.winds if wind.kind == "run.forked"]
@@ -210,13 +212,25 @@ class Attempt:
         self.unrecorded = Unrecorded(life, host, journal, pen, bodies, tasks)
         self.parking = Parking(life, host, journal, pen, bodies, tasks, inbox, self.unrecorded, self)
         self.control = Control(life, host, journal, pen, bodies, tasks, inbox, self.parking)
-        self.patches = Patches(life, host, journal, pen)
-        self.streams = Streams(run, host, pen.outflow, self.calls)
         self.talks = Talks(journal, self.identity, pen, bodies, inbox.mailbox, self.parking, owner)
+        self._patches: Patches | None = None  # until the agent asks
+        self._streams: Streams | None = None  # until somebody writes, or looks at what was written
 
     @property
     def run(self) -> RunRow:
         return self.life.run
+
+    @property
+    def patches(self) -> Patches:
+        if self._patches is None:
+            self._patches = Patches(self.life, self.host, self.journal, self.pen)
+        return self._patches
+
+    @property
+    def streams(self) -> Streams:
+        if self._streams is None:
+            self._streams = Streams(self.life.run, self.host, self.pen.outflow, self.calls)
+        return self._streams
 
     def start(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Start the agent's code from its first line."""
@@ -224,6 +238,10 @@ class Attempt:
         enter(self.host.overrides(run.root_id or run.id), context)
         self.kept.overrides = context.run(active)
         self.tasks.start(self.spec.fn(*args, **kwargs), context)
+
+    def guard_by(self, guard: Guard, *, first: bool = False) -> None:
+        """Have this look at every step too, after those that do already, or before them."""
+        self.guards = (guard, *self.guards) if first else (*self.guards, guard)
 
     # Asking
 
@@ -421,6 +439,11 @@ class Attempt:
             self._deliver(event)
             self.journal.move_on()
 
+    def end_streams(self, call: Call, *, well: bool = True, reason: Reason | None = None) -> None:
+        """A step has an outcome: the streams that it wrote to end."""
+        if self._streams is not None:
+            self._streams.over(call.key, well=well, reason=reason)
+
     def rested(self) -> None:
         """A write is durable that is no outcome."""
         self.bodies.rested()
@@ -451,6 +474,12 @@ class Attempt:
             happen()
         self.control.look_back()
         self.inbox.look()
+
+    def write_found(self) -> None:
+        """The run is live: write, before anything else, what was found out on the way."""
+        if self._patches is not None:
+            self._patches.write()
+        self.unrecorded.write()
 
     def arm(self, due: int, fire: Callable[[], None]) -> Timer | None:
         """Have a durable timer fire at its time; one that is due at the edge fires in the order of due times."""
@@ -517,6 +546,10 @@ class Attempt:
     async def unwound(self) -> None:
         """Wait a little for the tasks to unwind; what does not end is kept, never left to the garbage collector."""
         loop, tasks, drivers = self.life.loop, self.tasks.alive, self.bodies.drivers
+        for _ in range(_UNWIND_TURNS):
+            if not (tasks or drivers):
+                return
+            await asyncio.sleep(0)
         until = loop.time() + _UNWIND_S
         while loop.time() < until:
             awake = {task for task in tasks if not task.stirring.asleep} | drivers

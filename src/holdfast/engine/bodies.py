@@ -29,7 +29,7 @@ from holdfast.words.harmless import logger
 
 _log = logger("holdfast")
 TURN: Final = "turn"
-_OUT_OF_TURN: Final = {TURN}
+_OUT_OF_TURN: Final = {TURN: None}
 
 
 class NotBegun(Exception):
@@ -64,7 +64,7 @@ class Bodies:
         # Of time.monotonic(): of its claim, or of the last heartbeat. One that did not find it leaves 0: a write will tell.
         self._lease_until = 0.0
         self.may_begin = Flag(up=True)  # down while there is a reason why nothing new may begin:
-        self._held_back: set[str] = set()
+        self._held_back: dict[str, None] = {}  # no set: the garbage collector leaves this alone
         self._turn: asyncio.Lock | None = None
 
     @property
@@ -78,12 +78,12 @@ class Bodies:
 
     def hold(self, reason: str) -> None:
         """Let nothing new begin, for this reason."""
-        self._held_back.add(reason)
+        self._held_back[reason] = None
         self.may_begin.clear()
 
     def allow(self, reason: str) -> None:
         """This reason is over; if no other is left, what was asked meanwhile begins."""
-        self._held_back.discard(reason)
+        self._held_back.pop(reason, None)
         self.resume()
 
     def resume(self) -> None:

@@ -169,7 +169,7 @@ def _resumed(attempt: Attempt) -> Event:
         attempt.inbox.mailbox.stand_in(event.data["stand_ins"])
     for letter in attempt.kept.letters:
         attempt.inbox.mailbox.message(letter)
-    attempt.kept.recall([])
+    attempt.kept.recall(())
     for seq, data, text, at in event.data["unread"]:
         attempt.inbox.mailbox.message(Event(seq, "message.received", None, data, text, at=at))
     return event

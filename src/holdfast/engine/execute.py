@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from holdfast.engine import approvals, checkpoints, conversations, effects, forks, outlets
@@ -97,7 +97,7 @@ async def load(host: Host, run: RunRow, spec: AgentSpec, loop: Loop | None = Non
     events = run.journal if isinstance(run, Claimed) else None
     if events is None:
         events = await store.journal(run.id, run.checkpoint_seq or 0) if run.next_seq else []
-    signals = await store.inbox(run.id, run.inbox_seen) if run.inbox_count > run.inbox_seen else []
+    signals = await store.inbox(run.id, run.inbox_seen) if run.inbox_count > run.inbox_seen else ()
     for signal in signals:
         signal.value = await unspilled(store, signal.value)
     attempt = assemble(host, run, spec, events, signals, loop or Loop())
@@ -121,15 +121,15 @@ async def _recall(attempt: Attempt, events: list[Event]) -> None:
 
 
 def assemble(
-    host: Host, run: RunRow, spec: AgentSpec, events: list[Event], signals: list[Signal], loop: Loop
+    host: Host, run: RunRow, spec: AgentSpec, events: list[Event], signals: Sequence[Signal], loop: Loop
 ) -> Attempt:
     """Put one attempt together."""
     loop.attempt = attempt = Attempt(host, run, spec, Journal.of(events, run.created_at), signals, loop, ARRIVALS)
     # Before a body begins: may it?
     if spec.loops is not None:
-        attempt.guards.append(Watch(attempt, spec.loops))
+        attempt.guard_by(Watch(attempt, spec.loops))
     if run.budget is not None:
-        attempt.guards.append(Meter(attempt))
+        attempt.guard_by(Meter(attempt))
     return attempt
 
 
@@ -147,13 +147,12 @@ class Loop:
         return Scope(self.attempt, path, named, made_at)
 
     def went_live(self) -> None:
-        """Write, before anything else, what was found out on the way."""
+        """The run acts from here on: what it found out or wrote on the way goes out first."""
         attempt = self.attempt
-        attempt.patches.write()
-        attempt.unrecorded.write()
+        attempt.write_found()
         approvals.withdraw_forsaken(attempt)
         attempt.talks.rejoin()
-        attempt.pen.outflow.soon()
+        attempt.pen.went_live()
 
     def advance(self) -> bool:
         """The run has settled: deliver the next outcome, or find out why there is none. True when one was delivered."""

@@ -33,7 +33,7 @@ class Identity:
         self._base = int(run.uid[:8], 16) << 20  # of what tasks and calls hash by
         self.era = self._tasks = self._calls = 0
         self._counters: dict[str, int] = {}
-        self.open_scopes: set[str] = set()
+        self.open_scopes: dict[str, None] = {}  # no set: the garbage collector leaves this alone
 
     def nth(self, place: str) -> int:
         """Count a place: returns how often it was named before."""
@@ -87,11 +87,11 @@ class Identity:
                 f"scope {path!r} is open already; two blocks with one name at the same time would mix up their calls. "
                 "Give each its own name, such as the tool call's id"
             )
-        self.open_scopes.add(path)
+        self.open_scopes[path] = None
 
     def close(self, path: str) -> None:
         """Leave a named scope."""
-        self.open_scopes.discard(path)
+        self.open_scopes.pop(path, None)
 
     # Eras, and going on from a record without making the calls again
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -179,7 +179,7 @@ class Inbox:
         pen: Recorder,
         bodies: Bodies,
         tasks: Tasks,
-        signals: list[Signal],
+        signals: Sequence[Signal],
         owner: Receiving,
     ) -> None:
         self._owner, self._life, self._host, self._journal, self._pen = owner, life, host, journal, pen
@@ -212,9 +212,9 @@ class Inbox:
         """The run was asked to stop: the store puts nothing into its journal by itself any more."""
         self._singly = True
 
-    def take_signals(self) -> list[Signal]:
+    def take_signals(self) -> Sequence[Signal]:
         """Take the signals that came before the run was loaded: they arrive now."""
-        signals, self.signals = self.signals, []
+        signals, self.signals = self.signals, ()
         return signals
 
     def look(self) -> None:

@@ -8,7 +8,7 @@ begun (a timer, a child, an attempt) is kept by key, for the call that will ask 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -32,7 +32,7 @@ class Journal:
 
     checkpoint: Event | None = None
     restored: bool = False  # the agent goes on from the checkpoint
-    outcomes: list[Event] = field(default_factory=list)
+    outcomes: Sequence[Event] = ()
     closed: dict[str, Event] = field(default_factory=dict)
     begun: dict[str, list[Event]] = field(default_factory=dict)
     # Of these only the keys count. They are no sets because the garbage collector leaves a dict of strings alone.
@@ -43,24 +43,28 @@ class Journal:
     effects: dict[str, None] = field(default_factory=dict)  # where it was seen to do what is not recorded
     pausing: Event | None = None  # a request to pause that was not carried out
     stopped: dict[int, int] = field(default_factory=dict)  # by epoch: where its owner was told to pause and end bodies
-    crashed: set[int] = field(default_factory=set)  # epochs whose owner died or lost the run in the middle of it
+    crashed: frozenset[int] = frozenset()  # epochs whose owner died or lost the run in the middle of it
     retried: int = -1  # where a failed run was told to go on, or a fork began, last
-    winds: list[Event] = field(default_factory=list)  # where the run went back to an earlier point: forks, some retries
+    winds: tuple[Event, ...] = ()  # where the run went back to an earlier point: forks, some retries
     left: dict[str, list[Event]] = field(default_factory=dict)  # what was open where a fork began: it begins anew
     turn: int = 0  # of the recorded outcomes, the one that is next
-    ready: deque[Event] = field(default_factory=deque)  # those of this life that wait for their turn
+    ready: deque[Event] | None = None  # those of this life that wait for their turn
     delivered: int = 0  # outcomes that the agent has seen, over all eras
     time: int = 0  # of the last of them: what time it is to the agent
 
     @classmethod
-    def of(cls, events: Iterable[Event], created_at: int) -> Journal:
+    def of(cls, events: Sequence[Event], created_at: int) -> Journal:
         """Sort events into what replay needs; a checkpoint makes everything before it history."""
-        journal = cls(time=created_at)
+        if not events:
+            return cls(time=created_at)  # as every new run
+        outcomes: list[Event] = []
+        journal = cls(outcomes=outcomes, time=created_at)
         for event in events:
             if event.kind == "checkpoint":
-                journal = cls(checkpoint=event, time=created_at)
+                outcomes = []
+                journal = cls(event, outcomes=outcomes, time=created_at)
             elif event.kind in OUTCOMES:
-                journal.outcomes.append(event)
+                outcomes.append(event)
                 if KINDS[event.kind].closes and event.key is not None:
                     journal.closed[event.key] = event
                     journal.unasked[event.key] = None
@@ -78,9 +82,9 @@ class Journal:
                 if event.kind == "run.retried":
                     journal.retried = event.seq
                     if "effects" in event.data:
-                        journal.winds.append(event)
+                        journal.winds += (event,)
             elif event.kind == "run.interrupted":
-                journal.crashed.add(event.epoch - 1)
+                journal.crashed |= {event.epoch - 1}
             elif event.kind == "foreign":
                 marks = journal.effects if event.data.get("effect") else journal.foreign
                 marks[f"{event.data['task']} {event.data['line']}"] = None
@@ -93,7 +97,7 @@ class Journal:
         """Leave behind what was open where a fork begins: bodies, timers, questions and children of the run it comes from."""
         if all(wind.kind != "run.forked" for wind in self.winds):
             self.time = forked.data["began"]  # when the run began that the first of these events are of
-        self.winds.append(forked)
+        self.winds += (forked,)
         self.pausing, self.retried = None, forked.seq
         over = {event.data[_ENDS[event.kind]] for event in self.outcomes if event.kind in _ENDS}
         for key in [key for key, begun in self.begun.items() if key not in self.closed and not _is_over(begun, over)]:
@@ -134,6 +138,8 @@ class Journal:
 
     def land(self, event: Event) -> None:
         """An outcome is durable, and waits for its turn."""
+        if self.ready is None:
+            self.ready = deque()
         self.ready.append(event)
 
     def move_on(self) -> None:
@@ -141,6 +147,7 @@ class Journal:
         if self.turn < len(self.outcomes):
             self.turn += 1
         else:
+            assert self.ready is not None
             self.ready.popleft()
 
     def saw(self, event: Event) -> None:

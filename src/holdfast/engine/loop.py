@@ -17,6 +17,7 @@ like any other while it is live.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import ctypes
 import os
@@ -271,6 +272,9 @@ class Tasks:
         self.alive.pop(task, None)
         self.activity += 1
         if self.life.closing:
+            if task.cancelled():
+                with contextlib.suppress(asyncio.CancelledError):
+                    task.exception()  # which lets go of the frames that it was cancelled in
             return
         if task._log_traceback:  # it failed, and asyncio reports that unless the agent looks at it
             self._failed = self._failed or weakref.WeakSet()

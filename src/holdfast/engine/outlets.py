@@ -30,18 +30,18 @@ from holdfast.words.salvage import Reason, Salvaged
 
 async def recall(attempt: Attempt) -> None:
     """Read what replay needs of the streams: texts of blocks that were open, and those left unfinished that the agent looks at."""
-    streams = attempt.streams
     for event in attempt.journal.outcomes:
         if event.kind == "stream.opened" and "held_by" not in event.data:
             key = event.key or ""
             if _closing(key) not in attempt.journal.closed:
+                streams = attempt.streams
                 await streams.know()
                 tail, position = streams.tail(event.data["name"]), event.data["position"]
                 if tail.key == key and tail.position > position:
                     began = max(position, tail.began)  # before a restart all is void
                     streams.written[key] = await streams.text(tail.name, began, tail.position)
         for name, (began, end, _, _) in event.data.get("partial", {}).items():
-            streams.texts[name, began, end] = await streams.text(name, began, end)
+            attempt.streams.texts[name, began, end] = await attempt.streams.text(name, began, end)
 
 
 def _closing(key: str) -> str:

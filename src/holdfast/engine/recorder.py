@@ -37,7 +37,7 @@ from holdfast.store.runs import NewRun
 from holdfast.store.streams import Piece
 from holdfast.store.work import settle
 from holdfast.values.codec import BLOB_BYTES, Shape, checked_size
-from holdfast.words.clock import Timer
+from holdfast.words.clock import Clock, Timer
 from holdfast.words.flag import Flag
 from holdfast.words.harmless import logger
 from holdfast.words.model import OUTCOMES, Event
@@ -113,13 +113,13 @@ class Recorder:
     """The owner's pen: one per attempt at a run."""
 
     __slots__ = (
-        "_heard", "_held", "_store", "_value_limit_bytes", "_worker", "inputs", "life", "new_outcomes", "next_seq", "numbered",
-        "on_their_way", "outflow", "owner", "progress", "texts", "unacked", "undelivered",
+        "_clock", "_heard", "_held", "_outflow", "_store", "_value_limit_bytes", "_worker", "inputs", "life", "new_outcomes",
+        "next_seq", "numbered", "on_their_way", "owner", "progress", "texts", "unacked", "undelivered",
     )  # fmt: skip
 
     def __init__(self, life: Life, host: Host, owner: Recording, numbered: int, inputs: Inputs) -> None:
         self.life, self._store, self._value_limit_bytes = life, host.store, host.value_limit_bytes
-        self._heard = host.recorded
+        self._clock, self._heard = host.clock, host.recorded
         self.owner = owner
         self.next_seq = life.run.next_seq
         self.unacked = 0
@@ -131,8 +131,19 @@ class Recorder:
         self.texts: dict[str, str] = {}  # large values, by the digest of their blob
         self.inputs = inputs
         self._worker = life.run.lease_owner  # until the first event of this claim has said it
-        self.outflow = Outflow(self, host)
+        self._outflow: Outflow | None = None  # until something is written to a stream
         self.progress = Flag()  # put up whenever a write is acknowledged or a body ends
+
+    @property
+    def outflow(self) -> Outflow:
+        if self._outflow is None:
+            self._outflow = Outflow(self, self._clock)
+        return self._outflow
+
+    def went_live(self) -> None:
+        """Let text leave that was written to streams on the way."""
+        if self._outflow is not None:
+            self._outflow.soon()
 
     def record(
         self,
@@ -159,8 +170,8 @@ class Recorder:
         """
         if self.life.closing:
             return
-        if self.outflow.timer is not None:
-            self.outflow.flush()  # what was written to streams before is durable before, or at the same time
+        if self._outflow is not None:
+            self._outflow.flush()  # what was written to streams before is durable before, or at the same time
         if self._worker is not None:
             data, self._worker = {**data, "worker": self._worker}, None
         run, seq = self.life.run, self.next_seq
@@ -353,8 +364,8 @@ class Outflow:
 
     __slots__ = ("_clock", "_growing", "_pen", "_room", "_size", "_unwritten", "_waiting", "timer")
 
-    def __init__(self, pen: Recorder, host: Host) -> None:
-        self._pen, self._clock = pen, host.clock
+    def __init__(self, pen: Recorder, clock: Clock) -> None:
+        self._pen, self._clock = pen, clock
         self._waiting: list[Piece] = []
         self._growing: dict[str, Piece] = {}  # of those the last one of each stream, if it is text
         self._size = self._unwritten = 0  # characters that wait; and those together with what is being written

@@ -233,9 +233,8 @@ class Scope:
     def watch(self, loops: Loops) -> None:
         if self._check("watch_loops") is not None:
             raise Suspended
-        guards = self.attempt.guards
-        if not any(isinstance(guard, Watch) for guard in guards):
-            guards.insert(0, Watch(self.attempt, loops))
+        if not any(isinstance(guard, Watch) for guard in self.attempt.guards):
+            self.attempt.guard_by(Watch(self.attempt, loops), first=True)
 
     @property
     def kept(self) -> Kept:

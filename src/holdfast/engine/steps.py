@@ -209,8 +209,9 @@ class StepCall(Call):
     def begin(self) -> None:
         past = self.past()
         self.so_far = Past.of(past) if past else Past()
-        if self.attempt.edge_due is not None:
-            before = self.attempt.journal.may_have_begun(self.asked, self.attempt.run.lease_epoch)
+        epoch = self.attempt.life.run.lease_epoch
+        if epoch > 1 and self.attempt.edge_due is not None:
+            before = self.attempt.journal.may_have_begun(self.asked, epoch)
             self.so_far.resumed, self.so_far.again = True, before and self.spec.in_doubt == "retry"
         if self.bound.varies:
             whole = self.whole or self.bound.whole
@@ -520,7 +521,7 @@ class StepCall(Call):
             self._fail(kept(error, value))
             return
         self.numbered = True
-        self.attempt.streams.over(self.key)
+        self.attempt.end_streams(self)
         # The agent's only task waits for this, so nothing else can be recorded now.
         alone = self.attempt.tasks.resting and self.attempt.tasks.alone and self._account is None
         self._task = None  # its driver ends here
@@ -564,7 +565,7 @@ class StepCall(Call):
             withdraw(self.attempt, self.key, self.so_far.question)
         if self.begun:
             self.numbered = True
-            self.attempt.streams.over(self.key, well=False, reason="cancelled")
+            self.attempt.end_streams(self, well=False, reason="cancelled")
             self.attempt.pen.record(
                 "step.cancelled", self.key, self.ending(in_doubt=self.so_far.in_doubt), then=self._landed
             )

@@ -10,7 +10,7 @@ before the retry, and may be retried later.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from holdfast.engine.bodies import TURN, Bodies
@@ -80,7 +80,7 @@ class Talks:
         self._journal, self._identity, self._pen, self._bodies = journal, identity, pen, bodies
         self._mailbox, self._parking, self._owner = mailbox, parking, owner
         self.open: dict[str, Talk] = {}
-        self._lost: list[Talk] = []  # that the run asks for again, one after the other
+        self._lost: Sequence[Talk] = ()  # that the run asks for again, one after the other
         self.copies: list[list[Any]] = []  # of a fork: under whose names it has copies, and as of when; the last counts
         self._unwanted: tuple[tuple[str, str, str], ...] = ()  # that nobody waits for: call, conversation, request
 
@@ -162,7 +162,7 @@ class Talks:
             return
         self._parking.waits.pop(_waiting(talk), None)
         waited = talk is self._lost[0]
-        self._lost.remove(talk)
+        self._lost = [each for each in self._lost if each is not talk]
         if not self._lost:
             self._bodies.allow(TURN)
         elif waited:

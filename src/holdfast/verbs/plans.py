@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Generator, Iterable, Iterator
+from collections.abc import Coroutine, Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 from holdfast import runtime
@@ -185,6 +185,6 @@ def _checked(names: Iterable[str]) -> list[str]:
     return found
 
 
-def _merged(names: list[str], before: list[list[Any]]) -> list[list[Any]]:
+def _merged(names: list[str], before: Sequence[list[Any]]) -> list[list[Any]]:
     finished = {name for name, done in before if done}
     return [[name, name in finished] for name in names]

@@ -175,6 +175,8 @@ def connect(path: str, durability: Durability, *, vfs: str | None = None, writer
     make_private(path)
     check_owners(path)
     connection = apsw.Connection(path, vfs=vfs, statementcachesize=200)
+    # Plans do not depend on parameters: else SQLite makes the plan of a claim anew each time that its parameters are others.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.set_busy_handler(Nap())
     connection.execute(
         f"PRAGMA page_size = {PAGE_BYTES}; PRAGMA foreign_keys = ON; PRAGMA synchronous = {_SYNCHRONOUS[durability]};"
