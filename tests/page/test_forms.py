@@ -106,6 +106,27 @@ def test_what_was_edited_must_fit(read):
     assert read(OBJECT, None)["errors"] == ["at is needed", "days is needed"]
 
 
+DECIMAL = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$"}]}
+PRICED = {
+    "type": "object",
+    "properties": {"total": DECIMAL, "prices": {"type": "array", "items": DECIMAL}, "rates": {"type": "object", "additionalProperties": DECIMAL}},
+}  # fmt: skip
+
+
+def test_a_decimal_keeps_every_digit_that_was_typed(read):
+    """It is sent as a text: as a number it would be a float to whoever reads it."""
+    value = '{"total":"1234567890123456.10","prices":["9.90"],"rates":{"eur":"1.10"}}'
+    assert read(PRICED, value)["kept"] and '"9.90"' not in read(PRICED, value)["told"]
+    made = read(PRICED, value, {"Total": "1234567890123456.17", "eur": "99.50"})
+    assert made["sent"] == value.replace("456.10", "456.17").replace("1.10", "99.50") and made["errors"] == []
+    assert read(PRICED, value, {"Total": "99.5 EUR"})["errors"] == ["99.5 EUR is no number"]
+    assert read(PRICED, value, {"Total": "-0.01"})["errors"] == ["at least 0"]
+    assert read(PRICED, '{"total":12.5}')["kept"]
+    assert read({}, "[5]", {"What is decided, as JSON": "99.5 EUR"})["errors"] == [
+        "it is no JSON: a text stands in quotes, and a number has nothing behind it"
+    ]
+
+
 def test_a_moment_without_a_zone_stays_without_one(read):
     schema = {"type": "string", "format": "date-time"}
     assert read(schema, '"2026-11-17T07:00:00"')["sent"] == '"2026-11-17T07:00:00"'

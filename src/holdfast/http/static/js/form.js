@@ -70,12 +70,12 @@ function control(given, value, was, path, context, name) {
   if (isFlat(schema, value)) return pairs(schema, value, was, path, context, name);
   if (schema.enum) return oneOf(schema, value, was, path, context, name);
   if (schema.type === "boolean") return oneOf({ ...schema, enum: [true, false] }, value, was, path, context, name);
-  if (schema.type === "integer" || schema.type === "number") return number(schema, value, path, context, name);
+  if (NUMBERS.has(schema.type)) return number(schema, value, path, context, name);
   if (schema.type === "string") return words(schema, value, path, context, name);
   if (schema.type === "array") {
     const items = plain(schema.items, context.root);
     if (items.enum && items.enum.length <= 20) return someOf(schema, items.enum, value, was, path, context, name);
-    if (items.type === "string" || items.type === "integer" || items.type === "number") return tags(schema, items, value, path, context, name);
+    if (items.type === "string" || NUMBERS.has(items.type)) return tags(schema, items, value, path, context, name);
     if (items.type === "object" && items.properties) return several(schema, items, value, path, context, name);
   }
   return raw(schema, value, path, context, name);
@@ -88,7 +88,7 @@ function fitsKind(schema, value, context) {
   if (schema.type === "array") return Array.isArray(value) && (plain(schema.items, context.root).type !== "object" || value.every(isObject));
   if (value === null) return true;
   if (schema.type === "string") return typeof value === "string";
-  return (schema.type !== "integer" && schema.type !== "number") || isNumber(value);
+  return !NUMBERS.has(schema.type) || isNumber(value) || (schema.type === "decimal" && isDecimal(value));
 }
 
 // A control that nobody has touched reads as what was given, whatever the control makes of that: a moment to the second, a text with
@@ -317,8 +317,9 @@ function sized(list, schema) {
   return null;
 }
 
-// A number as it was typed, every digit of it; null if it is none.
-function numeral(typed) {
+// A number as it was typed, every digit of it; null if it is none. A decimal is a text: whoever reads it makes no float of it.
+function numeral(typed, type) {
+  if (type === "decimal") return isDecimal(typed) ? typed : null;
   try {
     const found = parse(typed, { exact: true });
     if (isNumber(found)) return found;
@@ -328,6 +329,8 @@ function numeral(typed) {
   const found = Number(typed);
   return Number.isSafeInteger(found) || Math.abs(found) < Number.MAX_SAFE_INTEGER ? found : null;
 }
+const NUMBERS = new Set(["integer", "number", "decimal"]);
+const isDecimal = (value) => typeof value === "string" && /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(value);
 const isWhole = (number) => /^-?\d+$/.test(number) || Number.isInteger(Number(number));
 
 function less(one, other) {
@@ -353,10 +356,10 @@ function number(schema, value, path, context, name) {
   const get = () => {
     const typed = input.value.trim().replace(/(?<=\d),(?=\d{3}\b)/g, "");
     if (!typed) return [schema.nullable ? null : undefined, null];
-    const found = numeral(typed);
+    const found = numeral(typed, schema.type);
     if (found === null) return [undefined, `${input.value} is no number`];
     if (whole && !isWhole(found)) return [undefined, "it is a whole number"];
-    if (!isWhole(found) && !Number.isFinite(Number(found))) return [undefined, "it is larger than any number with a fraction can be"];
+    if (schema.type === "number" && !isWhole(found) && !Number.isFinite(Number(found))) return [undefined, "it is larger than any number with a fraction can be"];
     return [found, beyond(found, schema)];
   };
   if (!whole || context.layout === "stacked" || length > 6) return single(path, input, get, input, length > 24 && entirely(input));
@@ -409,11 +412,12 @@ function tags(schema, items, value, path, context, name) {
   const now = Array.isArray(value) ? [...value] : [];
   const input = h("input", { type: "text", "aria-label": `Add to ${name}`, placeholder: "add", autocomplete: "off" });
   const box = h("div.tags");
+  const says = items.type === "decimal" ? text : token;
   let message = null;
   const add = () => {
     const typed = input.value.trim();
     if (!typed) return;
-    const found = items.type === "string" ? typed : numeral(typed);
+    const found = items.type === "string" ? typed : numeral(typed, items.type);
     if (found === null || (items.type === "integer" && !isWhole(found))) {
       message = `${typed} is no ${items.type === "integer" ? "whole number" : "number"}`;
       return context.changed();
@@ -425,7 +429,7 @@ function tags(schema, items, value, path, context, name) {
     input.focus();
     context.changed();
   };
-  const draw = () => swap(box, now.map((each, at) => h("span.token", token(each), h("button", { type: "button", "aria-label": `Take ${token(each)} out`, onclick: () => { now.splice(at, 1); draw(); input.focus(); context.changed(); } }, icon("cross")))), input);
+  const draw = () => swap(box, now.map((each, at) => h("span.token", says(each), h("button", { type: "button", "aria-label": `Take ${says(each)} out`, onclick: () => { now.splice(at, 1); draw(); input.focus(); context.changed(); } }, icon("cross")))), input);
   input.addEventListener("keydown", (event) => {
     if (event.key === "Enter" || event.key === ",") {
       event.preventDefault();
@@ -476,7 +480,7 @@ function raw(schema, value, path, context, name) {
     try {
       return [parse(input.value, { exact: true }), null];
     } catch (error) {
-      return [undefined, `it is no JSON: ${error.message}`];
+      return [undefined, /^\s*["[{]/.test(input.value) ? `it is no JSON: ${error.message}` : `it is no JSON: a text stands in quotes, and a number has nothing behind it`];
     }
   }, input, [entirely(input), plainly(input)]);
 }
