@@ -40,6 +40,7 @@ export class Question {
   }
 
   close() {
+    this.closed = true;
     clearInterval(this.timer);
   }
 
@@ -213,7 +214,7 @@ export class Question {
     this.behind = unshown(this.shown);
     const voted = this.voted;
     const bad = ((this.errors ?? []).length > 0 && this.kind !== "ask") || this.behind > 0 || voted;
-    const buttons = this.#choices().map(({ text, kind, key, name, does, needs }) => button(text, { kind, key: narrow ? undefined : key, name, onclick: does, disabled: needs && Boolean(bad) }));
+    const buttons = this.#choices().map(({ text, kind, key, name, does, needs }) => button(text, { kind, key: narrow ? undefined : key, name, onclick: does, disabled: this.unknown || (needs && Boolean(bad)) }));
     const why = this.behind > 0 ? h("p.q-why", icon("warn"), h("span", "Not all of what you decide is on the page yet. ", h("button.link", { type: "button", onclick: () => this.#showAll() }, "Show all of it"))) :
       voted && h("p.q-why", icon("check"), h("span", `You agreed ${ago(voted.at)}. ${counted(this.item)}`));
     const passes = button("Pass on…", { key: narrow ? undefined : "p", kind: narrow ? "plain" : "", onclick: () => this.#passOn() });
@@ -318,10 +319,13 @@ export class Question {
         const made = makes();
         if (!made) return false;
         this.note = field.value;
-        const sent = await write(path("api", "approvals", item.id), { ...made, digest: item.digest, note: this.note }, "POST", { exact: true });
-        if (sent.status === 0) {
-          swap(wrong, problem({ code: "offline", message: "You are offline; nothing was decided.", hint: "Try again when the server answers." }));
-          return false;
+        let sent = await write(path("api", "approvals", item.id), { ...made, digest: item.digest, note: this.note }, "POST", { exact: true });
+        if (sent.error?.code === "unknown") {
+          const tells = (message, hint) => swap(wrong.isConnected ? wrong : this.top, problem({ code: "unknown", message, hint }));
+          tells("It is not known whether this was decided; looking.", sent.error.message);
+          sent = await this.#looked();
+          if (!sent) return tells("It was not decided: the question is as it was.", "Try again."), false;
+          if (!wrong.isConnected) this.#settled({ ...sent, how: made.decision }); // the sheet was closed meanwhile
         }
         if (sent.status === 422 || sent.status === 400) {
           swap(wrong, problem(sent.error));
@@ -332,9 +336,29 @@ export class Question {
         return { ...sent, how: made.decision };
       },
     });
-    if (!answer) return;
+    if (answer) await this.#settled(answer);
+  }
+
+  async #settled(answer) {
     if (answer.ok) return this.done({ ...answer.data.approval, mine: answer.how !== "delegate" }, answer.how);
     await this.#refused(answer);
+  }
+
+  // The answer to a decision was lost: ask until the server says what became of the question. Nothing is decided meanwhile, and null is
+  // that nothing was.
+  async #looked() {
+    const { item } = this, { name } = get("me"), said = (of) => [of.status, of.digest, of.votes.length, of.delegations.length].join();
+    this.unknown = true;
+    this.#drawActs();
+    let found;
+    while (!(found = await read(path("api", "approvals", item.id), { exact: true })).status && !this.closed) await new Promise((then) => setTimeout(then, 1000));
+    this.unknown = false;
+    this.#drawActs();
+    const now_ = found.data?.approval;
+    if (!now_) return found;
+    const own = said(now_) !== said(item) && (now_.decided_by === name || [...now_.votes, ...now_.delegations].some((each) => each.by === name));
+    if (!own && now_.status === "open" && now_.digest === item.digest) return null;
+    return own ? found : { ok: false, data: found.data, error: { code: now_.status === "open" ? "stale" : "already_decided" } };
   }
 
   // What the server says instead. Nothing that was typed is lost.

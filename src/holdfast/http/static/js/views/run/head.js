@@ -61,7 +61,8 @@ export function head(model, acts) {
   }
 
   async function done(answer, text) {
-    if (!answer.ok) return ask({ title: "It was refused", body: [problem(answer.error)], yes: "Close", no: null });
+    if (answer.error?.code === "unknown") model.soon(0);
+    if (!answer.ok) return ask({ title: answer.error.code === "unknown" ? "No answer" : "It was refused", body: [problem(answer.error)], yes: "Close", no: null });
     if (answer.data?.run?.id === model.id) model.told({ run: answer.data.run });
     toast(text);
     draw();
