@@ -65,6 +65,7 @@ function control(given, value, was, path, context, name) {
   const schema = plain(given, context.root);
   if (context.depth > DEEPEST) return raw(schema, value, path, context, name);
   if ("const" in schema) return fixed(value === undefined ? schema.const : value, path);
+  if (value === null && schema.nullable && (schema.type === "object" || schema.type === "array")) return unset(given, { default: null }, was, path, context, name);
   if (value !== undefined && !fitsKind(schema, value, context)) return raw(schema, value, path, context, name);
   if (schema.type === "object" && schema.properties && Object.keys(schema.properties).length) return fields(schema, value, was, path, context);
   if (isFlat(schema, value)) return pairs(schema, value, was, path, context, name);
@@ -185,15 +186,17 @@ function fixed(value, path) {
   return { ...single(path, h("span.fixed.mono", icon("lock"), text(value)), () => [value, null]), still: true };
 }
 
-// A field that is not in the value is not there: its default is offered, and what is offered is not what is decided.
+// A field that is not in the value is not there: its default is offered, and what is offered is not what is decided. One that is none
+// where fields would be has none of them until it is set.
 function unset(given, is, was, path, context, name) {
   const offered = "const" in is ? is.const : is.default;
-  let now = single(path, h("span.unset", h("span.dim", offered === undefined ? "not set" : "not set; its default is ", offered !== undefined && h("code", cut(write(offered), 60))), h("button.link", { type: "button", "aria-label": `Set ${name}`, onclick: () => {
-    now = control(given, offered, was, path, context, name);
+  const none = offered === null;
+  let now = single(path, h("span.unset", h("span.dim", none ? "none" : offered === undefined ? "not set" : "not set; its default is ", !none && offered !== undefined && h("code", cut(write(offered), 60))), h("button.link", { type: "button", "aria-label": `Set ${name}`, onclick: () => {
+    now = control(given, offered ?? undefined, was, path, context, name);
     swap(box, now.fields ? h("div.form.nested", now.element) : now.element);
     box.querySelector("input, textarea, select, button")?.focus();
     context.changed();
-  } }, "Set it")), () => [undefined, null]);
+  } }, "Set it")), () => [none ? null : undefined, null]);
   const box = h("div.unset-place", now.element);
   return { element: box, get: (errors, typing) => now.get(errors, typing), tell: (at, message) => now.tell(at, message), clear: () => now.clear() };
 }
@@ -204,7 +207,7 @@ function fields(schema, value, was, path, context) {
   const others = isObject(value) ? Object.entries(value).filter(([key]) => !has(schema.properties, key)) : [];
   const all = Object.entries(schema.properties).map(([key, given]) => {
     const is = plain(given, context.root);
-    const name = context.layout === "stacked" || schema.verbatim ? key : title(key, is);
+    const name = context.layout === "stacked" || schema.verbatim ? key : title(key, given);
     const own = has(value, key) ? value[key] : undefined;
     const first = has(was, key) ? was[key] : undefined;
     const made = isObject(value) && own === undefined
@@ -250,7 +253,8 @@ function fields(schema, value, was, path, context) {
 // A part that has no place in the form is decided with the rest, so it is shown with it.
 const beside = (key, value, { layout }) => wrapped({ element: h("div.json", tree(value, { open: true })) }, { name: key, layout, hint: "The form has no field for it: it stays as it is." });
 
-const title = (key, schema) => (key === "usd" ? "Dollars" : schema.title && schema.title.toLowerCase().replace(/\W/g, "") !== key.toLowerCase().replace(/\W/g, "") ? schema.title : key.replaceAll("_", " ").replace(/^./, (c) => c.toUpperCase()));
+// A field is called by its own title, or by its name: that of its type is the same in all fields of that type.
+const title = (key, schema) => (key === "usd" ? "Dollars" : schema?.title && schema.title.toLowerCase().replace(/\W/g, "") !== key.toLowerCase().replace(/\W/g, "") ? schema.title : key.replaceAll("_", " ").replace(/^./, (c) => c.toUpperCase()));
 
 function limits(schema) {
   const [least, most] = [schema.minimum ?? schema.exclusiveMinimum, schema.maximum ?? schema.exclusiveMaximum];
