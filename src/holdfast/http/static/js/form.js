@@ -65,7 +65,7 @@ function control(given, value, was, path, context, name) {
   const schema = plain(given, context.root);
   if (context.depth > DEEPEST) return raw(schema, value, path, context, name);
   if ("const" in schema) return fixed(value === undefined ? schema.const : value, path);
-  if (value === null && schema.nullable && (schema.type === "object" || schema.type === "array")) return unset(given, { default: null }, was, path, context, name);
+  if (value === null && schema.nullable && (schema.type === "object" || schema.type === "array")) return unset(given, {}, was, path, context, name, true);
   if (value !== undefined && !fitsKind(schema, value, context)) return raw(schema, value, path, context, name);
   if (schema.type === "object" && schema.properties && Object.keys(schema.properties).length) return fields(schema, value, was, path, context);
   if (isFlat(schema, value)) return pairs(schema, value, was, path, context, name);
@@ -188,11 +188,10 @@ function fixed(value, path) {
 
 // A field that is not in the value is not there: its default is offered, and what is offered is not what is decided. One that is none
 // where fields would be has none of them until it is set.
-function unset(given, is, was, path, context, name) {
+function unset(given, is, was, path, context, name, none = false) {
   const offered = "const" in is ? is.const : is.default;
-  const none = offered === null;
-  let now = single(path, h("span.unset", h("span.dim", none ? "none" : offered === undefined ? "not set" : "not set; its default is ", !none && offered !== undefined && h("code", cut(write(offered), 60))), h("button.link", { type: "button", "aria-label": `Set ${name}`, onclick: () => {
-    now = control(given, offered ?? undefined, was, path, context, name);
+  let now = single(path, h("span.unset", h("span.dim", none ? "none" : offered === undefined ? "not set" : "not set; its default is ", offered !== undefined && h("code", cut(write(offered), 60))), h("button.link", { type: "button", "aria-label": `Set ${name}`, onclick: () => {
+    now = control(given, offered, was, path, context, name);
     swap(box, now.fields ? h("div.form.nested", now.element) : now.element);
     box.querySelector("input, textarea, select, button")?.focus();
     context.changed();
@@ -377,6 +376,13 @@ function number(schema, value, path, context, name) {
   return single(path, h("div.stepper", nudge(-1, "Fewer", "left"), input, nudge(1, "More", "right")), get, input);
 }
 
+const FORMATS = {
+  time: [/^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?(Z|[-+]\d\d:?\d\d)?$/i, "a time, such as 08:15"],
+  duration: [/^[-+]?(P(?=.)(\d+(\.\d+)?[YMWD])*(T(\d+(\.\d+)?[HMS])+)?|(\d+ days?,? ?)?(\d+:\d\d(:\d\d(\.\d+)?)?)?)$/i, "a duration, such as PT3H, P1DT30M or 3:00:00"],
+  uuid: [/^[\da-f]{8}(-?[\da-f]{4}){3}-?[\da-f]{12}$/i, "a UUID, 32 digits from 0 to f"],
+  email: [/^[^@\s]+@[^@\s]+$/, "an address, such as ana@example.org"],
+};
+
 function words(schema, value, path, context, name) {
   if (schema.format === "date" || schema.format === "date-time") return moments(schema, value, path, context, name);
   const length = text(value).length;
@@ -392,7 +398,8 @@ function words(schema, value, path, context, name) {
     if (!typed && schema.nullable && value !== "") return [null, null];
     if (schema.minLength && [...typed].length < schema.minLength) return [typed, `at least ${schema.minLength} characters`];
     if (schema.maxLength !== undefined && [...typed].length > schema.maxLength) return [typed, `at most ${schema.maxLength} characters`];
-    return [typed, null]; // a pattern is the server's to look for: there are some that a browser never comes to the end of
+    const [form_, said] = FORMATS[schema.format] ?? [];
+    return [typed, form_ && !form_.test(typed) ? `it is ${said}` : null]; // a pattern is the server's to look for: there are some that a browser never comes to the end of
   }, input, [entirely(input), plainly(input)]);
 }
 

@@ -296,6 +296,7 @@ export function menu(opener, items) {
     return typeof does === "string" ? h("a", { ...props, href: does, onclick: close }, text) : h("button", { ...props, type: "button", onclick: () => { close(); does(); } }, text, said && h("span.dim", said));
   }));
   opener.after(made);
+  if (made.getBoundingClientRect().left < 8) made.classList.add("from-left"); // there is no room on that side
   opener.setAttribute("aria-expanded", "true");
   addEventListener("pointerdown", outside, true);
   made.querySelector("[role=menuitem]")?.focus();

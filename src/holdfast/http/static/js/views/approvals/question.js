@@ -214,8 +214,9 @@ export class Question {
     this.behind = unshown(this.shown);
     const voted = this.voted;
     const bad = ((this.errors ?? []).length > 0 && this.kind !== "ask") || this.behind > 0 || voted;
-    const buttons = this.#choices().map(({ text, kind, key, name, does, needs }) => button(text, { kind, key: narrow ? undefined : key, name, onclick: does, disabled: this.unknown || (needs && Boolean(bad)) }));
+    const buttons = this.#choices().map(({ text, kind, key, name, does, needs }) => button(text, { kind, key: narrow ? undefined : key, name, onclick: does, disabled: this.unknown || Boolean(this.compare) || (needs && Boolean(bad)) }));
     const why = this.behind > 0 ? h("p.q-why", icon("warn"), h("span", "Not all of what you decide is on the page yet. ", h("button.link", { type: "button", onclick: () => this.#showAll() }, "Show all of it"))) :
+      this.compare ? h("p.q-why", icon("warn"), h("span", "It was changed: look at that first.")) :
       voted && h("p.q-why", icon("check"), h("span", `You agreed ${ago(voted.at)}. ${counted(this.item)}`));
     const passes = button("Pass on…", { key: narrow ? undefined : "p", kind: narrow ? "plain" : "", onclick: () => this.#passOn() });
     if (narrow) return swap(this.acts, h("div", why, h("div.q-quick", button(this.note ? "Change the note" : "Add a note", { name: "note", kind: "plain", onclick: () => this.#noted() }), passes), h("div.q-buttons", { data: { of: String(buttons.length) } }, buttons)));
@@ -267,11 +268,9 @@ export class Question {
 
   async #answer() {
     const { value, errors } = this.form.read();
-    if (errors.length) {
-      this.form.show(errors);
-      return;
-    }
-    await this.#confirm("Send this answer?", { decision: "answer", value: value === undefined ? null : value }, { yes: "Answer", body: [shownValue(value === undefined ? null : value, { open: true, exact: true })] });
+    if (value === undefined && !errors.length) errors.push({ path: [], message: "an answer is needed" });
+    if (errors.length) return void this.form.show(errors);
+    await this.#confirm("Send this answer?", { decision: "answer", value }, { yes: "Answer", body: [shownValue(value, { open: true, exact: true })] });
   }
 
   async #happened() {
@@ -406,6 +405,7 @@ export class Question {
       swap(takes, button(`Look at ${by}'s`, { kind: "small primary", onclick: () => take(latest.data) }), this.changed && button("Keep mine", { kind: "small", onclick: () => take(this.mine) }));
     };
     this.compare();
+    this.#drawActs();
     swap(this.top, h("div.q-told", { role: "alert" }, icon("warn"), h("div", h("p.strong", `${by} changed it while you looked.${more}`), values, takes)));
   }
 

@@ -57,7 +57,7 @@ export function head(model, acts) {
       ["Open as JSON", path("api", "runs", info.id)],
       ...(may("write") && has("deletion") ? [null, ["Delete…", remove, { danger: true, said: FINISHED.has(info.status) ? "" : " when it is over" }]] : []),
     ]) });
-    return [...made, more];
+    return [...made, h("div.menu-at", more)];
   }
 
   async function done(answer, text) {
