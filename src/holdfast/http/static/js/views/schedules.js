@@ -27,6 +27,8 @@ export function open(context) {
   const fill = async () => {
     const [schedules, triggers, notifications] = await Promise.all([read("api/schedules"), read("api/triggers"), read("api/notifications")]);
     const rows = triggers.ok ? triggers.data.triggers.filter((each) => each.kind !== "schedule") : [];
+    const { name } = context.params, here = [...(schedules.data?.schedules ?? []), ...rows, ...(notifications.data?.notifications ?? [])];
+    if (name && schedules.ok && triggers.ok && notifications.ok && !here.some((each) => each.name === name)) swap(wrong, problem({ code: "unknown_schedule", message: `There is no schedule, trigger or notification ${name}.`, hint: "" }));
     swap(times, schedules.ok ? drawTimes(schedules.data.schedules, act) : problem(schedules.error, fill));
     swap(doors, triggers.ok ? drawDoors(rows, await errorsOf(rows), look) : problem(triggers.error, fill));
     swap(told, notifications.ok ? drawTold(notifications.data.notifications, act, look) : problem(notifications.error, fill));
