@@ -18,6 +18,9 @@ export const read = (path, { signal, exact } = {}) => ask(path, { signal }, exac
 export const write = (path, body = {}, method = "POST", { exact } = {}) =>
   ask(path, { method, headers: { "Content-Type": "application/json", "X-Holdfast-Page": "1" }, ...(method === "DELETE" ? {} : { body: json(body) }) }, exact);
 
+/** Call a function when the server answers again. */
+export const back = (then) => setTimeout(async () => ((await read("api/me")).status ? then() : back(then)), 2000);
+
 async function ask(path, options, exact = false) {
   const asked = performance.now();
   let answer;
