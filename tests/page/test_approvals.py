@@ -88,6 +88,14 @@ def test_an_answer_has_a_control_for_every_type(stage, visit):
     }  # fmt: skip
 
 
+def test_an_answer_is_needed_before_it_is_confirmed(stage, visit):
+    question = ask(stage, "seat", "kai", id="seat-kai")
+    page = visit("bo").goto(f"/approvals/{question.id}", ".form")
+    page.click(".q-buttons .primary")
+    expect(page.locator(".hint.wrong")).to_have_text("an answer is needed")
+    expect(page.locator("dialog")).to_have_count(0)
+
+
 def test_two_people_at_once_the_second_sees_who_when_and_the_change(stage, visit):
     question = ask(stage, "refund", 12.0, id="refund-12")
     ana, bo = visit("ana"), visit("bo")
@@ -124,6 +132,7 @@ def test_a_value_that_changed_while_one_looked_is_shown_and_nothing_is_decided(s
     told = page.locator(".q-told")
     expect(told).to_contain_text("changed it while you looked. Nothing was decided.")
     expect(told.locator("pre")).to_have_count(3)
+    expect(page.locator(".q-buttons .primary")).to_be_disabled()
     told.locator("text=Keep mine").click()
     expect(page.locator("[aria-label=Days]")).to_have_value("20")
     expect(page.locator(".q-change")).to_contain_text("ana's yes was for the value before")

@@ -3,7 +3,7 @@
 import { h, path, swap } from "../dom.js";
 import { read } from "../api.js";
 import { ghosts, problem, toast } from "../parts.js";
-import { many, ms } from "../say.js";
+import { agreed, many, ms } from "../say.js";
 import { get, may, on, set } from "../store.js";
 import { inbox } from "./approvals/inbox.js";
 import { counted } from "./approvals/kinds.js";
@@ -38,7 +38,8 @@ export function open(context) {
     const own_ = new Set(mine.ok ? mine.data.approvals.map((each) => each.id) : []);
     const all = open_.data.approvals.map((each) => ({ ...each, mine: own_.has(each.id) })).sort(urgent);
     const decided = (past.ok ? past.data.approvals : []).sort((one, other) => ms(other.decided_at ?? other.expires_at ?? other.asked_at) - ms(one.decided_at ?? one.expires_at ?? one.asked_at));
-    lists = { mine: all.filter((each) => each.mine), others: all.filter((each) => !each.mine), decided };
+    const [waits, others] = [true, false].map((yes) => all.filter((each) => (each.mine && !agreed(each, get("me"))) === yes));
+    lists = { mine: waits, others, decided };
     set({ mine: lists.mine.length });
     const scrolled = left.firstElementChild?.scrollTop;
     const focused = left.contains(document.activeElement) ? document.activeElement.dataset.row : null;
@@ -61,7 +62,7 @@ export function open(context) {
     mark(id);
     const [answer, yours, { form }] = await Promise.all([read(path("api", "approvals", id), { exact: true }), read(path("api", "approvals", { mine: true, limit: 1000 })), import("../form.js")]);
     if (mine !== own) return;
-    if (!answer.ok) return swap(right, h("article.question", h("div.q-scroll", h("div.q-wide", problem(answer.error, () => one(id))))));
+    if (!answer.ok) return swap(right, h("article.question", h("div.q-scroll", h("div.q-wide", problem(answer.error.code === "unknown_approval" ? { ...answer.error, message: "There is no such question.", hint: "It may have been deleted with its run. Approvals has those that are open." } : answer.error, () => one(id))))));
     show({ ...answer.data.approval, mine: alone || !yours.ok || yours.data.approvals.some((each) => each.id === answer.data.approval.id) }, form);
   };
 

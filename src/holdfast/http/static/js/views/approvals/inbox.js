@@ -2,8 +2,8 @@
 
 import { h, path } from "../../dom.js";
 import { glyph } from "../../parts.js";
-import { ms, now, seconds, spoken } from "../../say.js";
-import { may } from "../../store.js";
+import { agreed, ms, now, seconds, spoken } from "../../say.js";
+import { get, may } from "../../store.js";
 import { cut } from "../../text.js";
 import { write } from "../../json.js";
 import { brief } from "../../schema.js";
@@ -25,7 +25,7 @@ function entry(item, chosen) {
     h("div.inbox-what", h("p.strong", saidBy(item)[0]), h("p.dim.cut", item.path.join(" › "), " · ", hint(item)),
       h("p.inbox-meta", h("span.dim", `asked ${ago(item.asked_at)}`), item.needs > 1 && h("span.dim", `${item.votes.filter((each) => each.yes).length} of ${item.needs} agree`),
         left !== null && h("span", { class: left < 6 * 3_600_000 ? "ask-ink" : "dim" }, left > 0 ? `${left < 600_000 ? seconds(left) : spoken(left)} left` : "time is over"),
-        !item.mine && h("span.dim", `for ${forWhom(item, null)}`)))));
+        item.mine ? agreed(item, get("me")) && h("span.dim", "you agreed") : h("span.dim", `for ${forWhom(item, null)}`)))));
 }
 
 // A list has no room for large values. What an agent itself calls so reads the same here, and only here: a question alone is whole.
