@@ -93,7 +93,9 @@ def taken(visitor: Visitor, view: str, question: str) -> bytes:
     page = visitor.goto(path.format(question=question), wanted)
     page.wait_for_function("() => document.querySelectorAll('.ghost').length === 0")
     visitor.settle()
-    if view == "run" and visitor.page.viewport_size == PHONE:  # there the tear is further down, and drawn anew each second
+    if (
+        view == "run" and visitor.page.viewport_size == PHONE
+    ):  # there the tear is further down, and drawn anew each second
         page.wait_for_function(SEEN)
     return page.screenshot()
 

@@ -163,7 +163,10 @@ def test_when_the_answer_to_a_decision_is_lost_the_page_looks_what_became_of_it(
         route.abort()
 
     page = ana.goto(f"/approvals/{question.id}", ".q-buttons .primary")
-    page.route(lambda url: url.endswith(question.id), lambda route: route.continue_() if route.request.method == "GET" else lose(route))
+    page.route(
+        lambda url: url.endswith(question.id),
+        lambda route: route.continue_() if route.request.method == "GET" else lose(route),
+    )
     page.click(".q-buttons .primary")
     page.click("dialog button[type=submit]")
     expect(page.locator("dialog .problem")).to_contain_text("It was not decided: the question is as it was.")

@@ -106,7 +106,7 @@ def test_what_was_edited_must_fit(read):
     assert read(OBJECT, None)["errors"] == ["at is needed", "days is needed"]
 
 
-DECIMAL = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$"}]}
+DECIMAL = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "format": "decimal"}]}
 PRICED = {
     "type": "object",
     "properties": {"total": DECIMAL, "prices": {"type": "array", "items": DECIMAL}, "rates": {"type": "object", "additionalProperties": DECIMAL}},

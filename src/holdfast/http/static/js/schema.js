@@ -21,7 +21,7 @@ export function plain(schema, root, depth = 0) {
     const { anyOf: _a, oneOf: _b, ...outer } = schema;
     if (rest.length === 1 && rest.length < kinds.length) return { ...rest[0], ...outer, nullable: true };
     const number = rest.find((each) => each.type === "number");
-    if (number && rest.length === 2 && rest.some((each) => each.type === "string" && each.pattern)) return { ...number, ...outer, type: "decimal", nullable: rest.length < kinds.length }; // a Decimal of Python
+    if (number && rest.length === 2 && rest.some((each) => each.type === "string" && (each.format === "decimal" || each.pattern))) return { ...number, ...outer, type: "decimal", nullable: rest.length < kinds.length }; // a Decimal of Python
     if (rest.every((each) => "const" in each)) return { ...outer, enum: rest.map((each) => each.const), nullable: rest.length < kinds.length };
   }
   if (Array.isArray(schema.type)) {
