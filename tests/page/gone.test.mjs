@@ -1,7 +1,7 @@
 // Workers that are gone, in words.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { goneWords, silence } from "../../src/holdfast/http/static/js/views/fleet/gone.js";
+import { goneWords, silence } from "../../src/holdfast/http/static/js/views/fleet/past.js";
 import { clock, now } from "../../src/holdfast/http/static/js/say.js";
 
 test("a worker that was killed has its time, and its runs are told whether or not another has them", () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { minutesOf } from "../../src/holdfast/http/static/js/views/fleet/minutes.js";
+import { minutesOf } from "../../src/holdfast/http/static/js/views/fleet/past.js";
 
 const NOON = Date.UTC(2026, 6, 14, 12, 0, 30);
 const minute = (ago, steps) => ({ at: new Date(NOON - 30_000 - ago * 60_000).toISOString(), steps, ended: 1, failed: 0 });

@@ -1,9 +1,8 @@
 // Runs and amounts in words.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { advice, callName, command, cost, count, dollars, flat, happens, isMine, lived, many, people, progress, rested, stands, tokens, word } from "../../src/holdfast/http/static/js/say.js";
+import { advice, callName, command, cost, count, dollars, flat, happens, isMine, lived, many, people, progress, rested, stands, tokens, word, worker } from "../../src/holdfast/http/static/js/say.js";
 import { did } from "../../src/holdfast/http/static/js/deeds.js";
-import { worker } from "../../src/holdfast/http/static/js/workers.js";
 import { now } from "../../src/holdfast/http/static/js/time.js";
 
 const run = (more) => ({ id: "r", agent: "atlas", status: "running", waits_for: null, labels: {}, created_at: now() - 1000, ...more });

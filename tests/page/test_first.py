@@ -1,4 +1,4 @@
-"""The first opening of a view: all that it needs is asked for at once, because its document names it."""
+"""The first opening of a view: all that it needs is asked for at once, because its document names it; and so is who looks."""
 
 import re
 
@@ -26,4 +26,20 @@ def test_no_script_is_read_to_find_the_next(stage, browser):
         found = {each for each in asked if each.startswith("static/")}
         assert (path, found - named) == (path, set())
         assert (path, named - found) == (path, set())
+    visitor.leave()
+
+
+@pytest.mark.slow
+def test_who_looks_is_asked_once_and_before_the_scripts_are_there(stage, browser):
+    visitor = Visitor(browser, stage.address, stage.tokens["ana"])
+    asked, held = [], []
+    visitor.page.on("request", lambda request: asked.append(request.url.removeprefix(f"{stage.address}/")))
+    visitor.page.route("**/js/app.js", lambda route: held.append(route))  # noqa: PLW0108 (the driver marks what it is given)
+    with visitor.page.expect_response("**/api/me"):
+        visitor.page.goto("/runs", wait_until="commit")
+    while not held:
+        visitor.page.wait_for_timeout(20)
+    held.pop().continue_()
+    visitor.page.wait_for_selector("tr[data-row]")
+    assert asked.count("api/me") == 1
     visitor.leave()

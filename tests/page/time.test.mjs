@@ -23,6 +23,8 @@ test("moments are told in UTC if that is asked for", () => {
 test("ages are counted on the server's clock, half the way of the answer later", () => {
   learn(new Date(Date.now() + 3_600_000).toISOString(), 200);
   assert.ok(Math.abs(now() - Date.now() - 3_600_100) < 50);
+  learn(new Date(Date.now() + 3_600_000).toISOString(), 200, 5000); // and later by how long it lay there
+  assert.ok(Math.abs(now() - Date.now() - 3_605_100) < 50);
   assert.equal(age(now() - 240_000), "4 min");
   assert.equal(left(now() + 7_200_000), "2 h");
   assert.match(when(now()), /^\d\d:\d\d:\d\d$/);

@@ -15,17 +15,27 @@ export const address = (path) => new URL(path, document.baseURI).href;
 export const read = (path, { signal, exact } = {}) => ask(path, { signal }, exact);
 
 /** Write: a body as JSON. Only a page of this server can send the header, so no other site acts in its name. */
-export const write = (path, body = {}, method = "POST", { exact } = {}) =>
-  ask(path, { method, headers: { "Content-Type": "application/json", "X-Holdfast-Page": "1" }, ...(method === "DELETE" ? {} : { body: json(body) }) }, exact);
+export const write = (path, body = {}, method = "POST", { exact } = {}) => {
+  early(); // what was asked before it may be another answer by now
+  return ask(path, { method, headers: { "Content-Type": "application/json", "X-Holdfast-Page": "1" }, ...(method === "DELETE" ? {} : { body: json(body) }) }, exact);
+};
+
+/** The question that first.js has asked while the modules came, once, if this is it. */
+function early(path) {
+  const first = globalThis.firstQuestion;
+  globalThis.firstQuestion = null;
+  return first?.path === path ? first : null;
+}
 
 /** Call a function when the server answers again. */
 export const back = (then) => setTimeout(async () => ((await read("api/me")).status ? then() : back(then)), 2000);
 
 async function ask(path, options, exact = false) {
-  const asked = performance.now();
+  const first = early(path), asked = first?.asked ?? performance.now();
   let answer;
   try {
-    answer = await fetch(address(path), { credentials: "same-origin", cache: "no-store", redirect: "error", ...options, headers: { Accept: "application/json", ...options.headers } });
+    const headers = { Accept: "application/json", ...options.headers };
+    answer = await (first?.answer ?? fetch(address(path), { credentials: "same-origin", cache: "no-store", redirect: "error", ...options, headers }));
   } catch (error) {
     return { ok: false, status: 0, data: null, error: error.name === "AbortError" ? { ...UNREACHABLE, code: "left" } : options.method ? UNKNOWN : UNREACHABLE };
   }
@@ -37,7 +47,8 @@ async function ask(path, options, exact = false) {
   } catch (error) {
     torn = error; // no JSON, or not all of it: of a refusal the status says enough, what was granted is not known
   }
-  if (data?.now) learn(data.now, performance.now() - asked);
+  const came = first?.came ?? performance.now();
+  if (data?.now) learn(data.now, came - asked, performance.now() - came);
   if (answer.ok && torn) return { ok: false, status: answer.status, data: null, error: { ...UNREADABLE, code: options.method ? "unknown" : "unreadable", hint: `${options.method ? "It may be done all the same: look again. " : ""}Something before the server may have answered in its place. ${torn.message}` } };
   if (answer.ok) return { ok: true, status: answer.status, data, error: null };
   const error = data?.error ?? { code: `http_${answer.status}`, message: `The server answered ${answer.status}.`, hint: "", details: null };

@@ -17,6 +17,7 @@ export const s = (tag, ...rest) => made((name) => document.createElementNS(SVG, 
 function made(create, tag, rest) {
   const [name, ...classes] = tag.split(".");
   const element = create(name || "div");
+  if (name === "button") element.type = "button"; // one that sends a form says so
   const given = isProps(rest[0]) ? rest.shift() : {};
   const more = given.class ? String(given.class).split(" ").filter(Boolean) : [];
   if (classes.length + more.length) element.setAttribute("class", [...classes, ...more].join(" "));
@@ -29,7 +30,7 @@ function made(create, tag, rest) {
 const isProps = (value) => value !== null && typeof value === "object" && !Array.isArray(value) && !(value instanceof Node) && !(value instanceof Number);
 
 function set(element, key, value) {
-  if (value === undefined || value === null || value === false) return;
+  if (value == null || value === false) return;
   if (key.startsWith("on") && typeof value === "function") element.addEventListener(key.slice(2), value);
   else if (key === "style") for (const [property, to] of Object.entries(value)) element.style.setProperty(property, to);
   else if (key === "data") for (const [each, to] of Object.entries(value)) element.dataset[each] = to;
@@ -50,7 +51,7 @@ function inside(href) {
 /** Put texts, elements and lists of them into an element; false and null are nothing. */
 export function put(element, rest) {
   for (const each of rest) {
-    if (each === null || each === undefined || each === false || each === true) continue;
+    if (each == null || each === false || each === true) continue;
     if (Array.isArray(each)) put(element, each);
     else element.append(each instanceof Node ? each : shown(each));
   }
@@ -74,7 +75,7 @@ export function path(...parts) {
   const query = isProps(parts.at(-1)) ? parts.pop() : {};
   const asked = new URLSearchParams();
   for (const [key, value] of Object.entries(query)) {
-    for (const each of Array.isArray(value) ? value : [value]) if (each !== undefined && each !== null && each !== "" && each !== false) asked.append(key, each);
+    for (const each of Array.isArray(value) ? value : [value]) if (each != null && each !== "" && each !== false) asked.append(key, each);
   }
   const text = asked.toString();
   return parts.map(encodeURIComponent).join("/") + (text && `?${text}`);

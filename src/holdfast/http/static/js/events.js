@@ -128,7 +128,7 @@ const WORDS = {
   "step.failed": { says: outcome("failed for good"), about: ofCall, tone: "bad", error: true },
   "step.cancelled": { says: () => "is no longer waited for", about: ofCall, tone: "faint" },
   "timer.set": {
-    says: (_, data) => `${data.until === undefined || data.until === null ? spoken(data.ms ?? 0) : `until ${when(data.until)}`} begins`,
+    says: (_, data) => `${data.until == null ? spoken(data.ms ?? 0) : `until ${when(data.until)}`} begins`,
     about: (_, data) => `${timer(data)} `,
   },
   "timer.fired": { says: () => "is over", about: (_, data) => `${timer(data)} ` },

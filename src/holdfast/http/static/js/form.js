@@ -36,7 +36,7 @@ export function form(schema, value, { was, layout = "rows", changed = () => {}, 
   };
 }
 
-const text = (value) => (value === undefined || value === null ? "" : typeof value === "string" ? value : write(value));
+const text = (value) => (value == null ? "" : typeof value === "string" ? value : write(value));
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value) && !isNumber(value);
 const isScalar = (value) => value === null || typeof value !== "object" || isNumber(value);
 const short = (value) => (value === undefined ? "nothing" : value === null ? "none" : Array.isArray(value) ? value.map(text).join(", ") || "empty" : typeof value === "boolean" ? (value ? "yes" : "no") : text(value));
@@ -190,7 +190,7 @@ function fixed(value, path) {
 // where fields would be has none of them until it is set.
 function unset(given, is, was, path, context, name, none = false) {
   const offered = "const" in is ? is.const : is.default;
-  let now = single(path, h("span.unset", h("span.dim", none ? "none" : offered === undefined ? "not set" : "not set; its default is ", offered !== undefined && h("code", cut(write(offered), 60))), h("button.link", { type: "button", "aria-label": `Set ${name}`, onclick: () => {
+  let now = single(path, h("span.unset", h("span.dim", none ? "none" : offered === undefined ? "not set" : "not set; its default is ", offered !== undefined && h("code", cut(write(offered), 60))), h("button.link", { "aria-label": `Set ${name}`, onclick: () => {
     now = control(given, offered, was, path, context, name);
     swap(box, now.fields ? h("div.form.nested", now.element) : now.element);
     box.querySelector("input, textarea, select, button")?.focus();
@@ -289,7 +289,7 @@ function oneOf(schema, value, was, path, context, name) {
   const box = h("div.pills", { role: "radiogroup", "aria-label": name, tabIndex: -1 });
   const draw = () => swap(box, offered.map((each) => {
     const is = same(each, now);
-    return h("button.pick-pill", { type: "button", role: "radio", "aria-checked": String(is), class: is ? "on" : was !== undefined && same(each, was) ? "off gone" : "off", onclick: () => { now = each; draw(); [...box.children].find((pill) => pill.getAttribute("aria-checked") === "true")?.focus(); context.changed(); } }, is && icon("check"), says(each));
+    return h("button.pick-pill", { role: "radio", "aria-checked": String(is), class: is ? "on" : was !== undefined && same(each, was) ? "off gone" : "off", onclick: () => { now = each; draw(); [...box.children].find((pill) => pill.getAttribute("aria-checked") === "true")?.focus(); context.changed(); } }, is && icon("check"), says(each));
   }));
   draw();
   return single(path, box, get);
@@ -303,7 +303,7 @@ function someOf(schema, named, value, was, path, context, name) {
   const offered = [...named, ...given.filter((each, at) => ![...named, ...given.slice(0, at)].some((one) => same(one, each)))];
   const says = wordsOf(offered);
   const box = h("div.pills", { role: "group", "aria-label": name, tabIndex: -1 });
-  const pill = (each, is, does) => h("button.pick-pill", { type: "button", "aria-pressed": String(is), class: is ? (had(each) || was === undefined ? "on" : "on new") : had(each) ? "off gone" : "off", onclick: () => {
+  const pill = (each, is, does) => h("button.pick-pill", { "aria-pressed": String(is), class: is ? (had(each) || was === undefined ? "on" : "on new") : had(each) ? "off gone" : "off", onclick: () => {
     does();
     draw();
     box.children[Math.max(now.findLastIndex((one) => same(one, each)), 0)]?.focus();
@@ -355,7 +355,7 @@ function beyond(found, schema) {
 function number(schema, value, path, context, name) {
   const whole = schema.type === "integer";
   const length = text(value).length;
-  const input = h(length > 24 ? "textarea" : length > 8 ? "input.text" : "input.text.short", { ...(length > 24 ? { rows: 1 } : { type: "text" }), inputmode: whole ? "numeric" : "decimal", value: text(value), autocomplete: "off", "aria-label": name, oninput: context.changed });
+  const input = h(length > 24 ? "textarea" : length > 8 ? "input.text" : "input.text.short", { rows: length > 24 ? 1 : undefined, inputmode: whole ? "numeric" : "decimal", value: text(value), autocomplete: "off", "aria-label": name, oninput: context.changed });
   const get = () => {
     const typed = input.value.trim().replace(/(?<=\d),(?=\d{3}\b)/g, "");
     if (!typed) return [schema.nullable ? null : undefined, null];
@@ -372,7 +372,7 @@ function number(schema, value, path, context, name) {
     input.value = String(schema.minimum !== undefined && less(to, schema.minimum) ? schema.minimum : schema.maximum !== undefined && less(schema.maximum, to) ? schema.maximum : to);
     context.changed();
   };
-  const nudge = (by, label, sign) => h("button.button.square", { type: "button", "aria-label": label, onclick: () => step(by) }, icon(sign));
+  const nudge = (by, label, sign) => h("button.button.square", { "aria-label": label, onclick: () => step(by) }, icon(sign));
   return single(path, h("div.stepper", nudge(-1, "Fewer", "left"), input, nudge(1, "More", "right")), get, input);
 }
 
@@ -389,9 +389,9 @@ function words(schema, value, path, context, name) {
   const long = length > 60 || text(value).includes("\n");
   const nothing = value === "" ? "empty text" : schema.nullable || value === null ? "none" : undefined; // what it is without a character
   const input = context.layout === "stacked" && !long
-    ? h("input.text", { type: "text", value: text(value), "aria-label": name, autocomplete: "off", placeholder: nothing, oninput: context.changed })
+    ? h("input.text", { value: text(value), "aria-label": name, autocomplete: "off", placeholder: nothing, oninput: context.changed })
     : h("textarea", { rows: long ? Math.min(Math.max(3, Math.ceil(length / 60), text(value).split("\n").length), 12) : 1, value: text(value), "aria-label": name, placeholder: nothing, oninput: context.changed });
-  const untouched = value === undefined || value === null;
+  const untouched = value == null;
   return single(path, input, () => {
     const typed = input.value;
     if (!typed && untouched) return [schema.nullable ? null : schema.default, null];
@@ -421,7 +421,7 @@ function moments(schema, value, path, context, name) {
 
 function tags(schema, items, value, path, context, name) {
   const now = Array.isArray(value) ? [...value] : [];
-  const input = h("input", { type: "text", "aria-label": `Add to ${name}`, placeholder: "add", autocomplete: "off" });
+  const input = h("input", { "aria-label": `Add to ${name}`, placeholder: "add", autocomplete: "off" });
   const box = h("div.tags");
   const says = items.type === "decimal" ? text : token;
   let message = null;
@@ -440,7 +440,7 @@ function tags(schema, items, value, path, context, name) {
     input.focus();
     context.changed();
   };
-  const draw = () => swap(box, now.map((each, at) => h("span.token", says(each), h("button", { type: "button", "aria-label": `Take ${says(each)} out`, onclick: () => { now.splice(at, 1); draw(); input.focus(); context.changed(); } }, icon("cross")))), input);
+  const draw = () => swap(box, now.map((each, at) => h("span.token", says(each), h("button", { "aria-label": `Take ${says(each)} out`, onclick: () => { now.splice(at, 1); draw(); input.focus(); context.changed(); } }, icon("cross")))), input);
   input.addEventListener("keydown", (event) => {
     if (event.key === "Enter" || event.key === ",") {
       event.preventDefault();
@@ -464,11 +464,11 @@ function several(schema, items, value, path, context, name) {
   const inner = { ...context, depth: context.depth + 1 };
   const add = (of) => {
     const made = kept(fields(items, of, undefined, [...path, list.length], inner), of, of !== undefined);
-    const one = h("div.form.nested", made.element, h("button.quiet", { type: "button", title: "Take it out", "aria-label": `Take this out of ${name}`, onclick: () => { list.splice(list.findIndex((each) => each.one === one), 1); one.remove(); context.changed(); } }, icon("cross")));
+    const one = h("div.form.nested", made.element, h("button.quiet", { title: "Take it out", "aria-label": `Take this out of ${name}`, onclick: () => { list.splice(list.findIndex((each) => each.one === one), 1); one.remove(); context.changed(); } }, icon("cross")));
     list.push({ made, one });
     box.insertBefore(one, more);
   };
-  const more = h("button.button.small", { type: "button", onclick: () => { add(undefined); context.changed(); } }, icon("plus"), `Add to ${name.toLowerCase()}`);
+  const more = h("button.button.small", { onclick: () => { add(undefined); context.changed(); } }, icon("plus"), `Add to ${name.toLowerCase()}`);
   box.append(more);
   (Array.isArray(value) ? value : []).forEach(add);
   const own = single(path, box, () => [null, sized(list, schema)], more);
@@ -507,7 +507,7 @@ function pairs(schema, value, was, path, context, name) {
   const rows = fields({ properties, required: Object.keys(value), verbatim: true }, value, was, path, context);
   let now = kept(rows, value, true);
   const box = h("div.pairs");
-  const asJson = h("button.link", { type: "button", onclick: () => {
+  const asJson = h("button.link", { onclick: () => {
     now = kept(raw(schema, now.get([], true), path, context, name), value, false);
     swap(box, wrapped(now, { name, layout: context.layout, bare: true }));
     now.target.focus();

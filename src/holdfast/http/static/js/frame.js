@@ -33,7 +33,7 @@ export function frame(go) {
   const drawNotice = () => {
     const told = get("fresh") ? { text: "A new version is there.", act: ["Reload", () => location.reload()] } : get("notice");
     notice.hidden = !told;
-    swap(notice, told && [h("span", told.text), told.act && h("button.link", { type: "button", onclick: told.act[1] }, told.act[0])]);
+    swap(notice, told && [h("span", told.text), told.act && h("button.link", { onclick: told.act[1] }, told.act[0])]);
   };
   on(["me", "mine"], drawNav);
   on(["me", "theme"], drawEnd);
@@ -78,14 +78,14 @@ export function turnTheme() {
 
 function themed() {
   const dark = isDark();
-  return h("button.quiet", { type: "button", title: dark ? "Light" : "Dark", "aria-label": dark ? "Use light colours" : "Use dark colours", onclick: () => wear(dark ? "light" : "dark") }, icon(dark ? "sun" : "moon"));
+  return h("button.quiet", { title: dark ? "Light" : "Dark", "aria-label": dark ? "Use light colours" : "Use dark colours", onclick: () => wear(dark ? "light" : "dark") }, icon(dark ? "sun" : "moon"));
 }
 
 // Who looks
 
 function person(me, go) {
   const told = me.groups?.length ? `${me.name}, in ${me.groups.join(", ")}` : me.name;
-  const opener = h("button.me", { type: "button", title: told, "aria-haspopup": "menu", "aria-expanded": "false", onclick: () => menu(opener, [
+  const opener = h("button.me", { title: told, "aria-haspopup": "menu", "aria-expanded": "false", onclick: () => menu(opener, [
     may("all") && has("conversations") && ["Conversations", path("conversations")],
     may("all") && (has("schedules") || has("triggers")) && ["Schedules and triggers", path("schedules")],
     may("read") && has("audit") && ["Audit", path("audit")],

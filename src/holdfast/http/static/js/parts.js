@@ -49,13 +49,13 @@ export function button(text, { name, kind = "", key, onclick, title, href, disab
 /** Tabs: items are [id, text, badge?]. */
 export const tabs = (items, chosen, pick, label) =>
   h("div.tabs", { role: "tablist", "aria-label": label, onkeydown: roving("[role=tab]") }, items.map(([id, text, badge]) =>
-    h("button.tab", { type: "button", role: "tab", tabIndex: id === chosen ? 0 : -1, "aria-selected": String(id === chosen), data: { id }, onclick: () => pick(id) },
-      text, badge !== undefined && badge !== null && h("span.badge", badge))));
+    h("button.tab", { role: "tab", tabIndex: id === chosen ? 0 : -1, "aria-selected": String(id === chosen), data: { id }, onclick: () => pick(id) },
+      text, badge != null && h("span.badge", badge))));
 
 /** One of a few: items are [id, text]. */
 export const choice = (items, chosen, pick, label) =>
   h("div.choice", { role: "radiogroup", "aria-label": label, onkeydown: roving("[role=radio]") }, items.map(([id, text]) =>
-    h("button", { type: "button", role: "radio", tabIndex: id === chosen ? 0 : -1, "aria-checked": String(id === chosen), data: { id }, onclick: () => pick(id) }, text)));
+    h("button", { role: "radio", tabIndex: id === chosen ? 0 : -1, "aria-checked": String(id === chosen), data: { id }, onclick: () => pick(id) }, text)));
 
 /** Arrow keys move between the items of a list, as they do in the system's own. */
 const roving = (selector) => (event) => {
@@ -80,7 +80,7 @@ export const who = (name) => h("span.who", { data: { hue: name === get("me")?.na
 const hue = (name) => String([...name].reduce((sum, each) => (sum * 31 + each.codePointAt(0)) % 9973, 7) % 4);
 
 /** A button that copies a text, and says so. */
-export const copier = (text, label = "Copy") => h("button.quiet", { type: "button", title: label, "aria-label": label, onclick: () => copied(text, label) }, icon("copy"));
+export const copier = (text, label = "Copy") => h("button.quiet", { title: label, "aria-label": label, onclick: () => copied(text, label) }, icon("copy"));
 
 export async function copied(text, what = "It") {
   try {
@@ -92,7 +92,7 @@ export async function copied(text, what = "It") {
 }
 
 /** A moment: relative or short, with the whole of it in its title. */
-export const moment = (at, text) => h("time", { datetime: at === null || at === undefined ? "" : new Date(ms(at)).toISOString(), title: exact(at) }, text);
+export const moment = (at, text) => h("time", { datetime: at == null ? "" : new Date(ms(at)).toISOString(), title: exact(at) }, text);
 
 /** A link to a run, if it is a run's id; only ids of the right form become links. */
 export const runLink = (id, { text, at } = {}) => (isId(id) ? h("a.mono", { href: path("runs", id, at === undefined ? {} : { at }), title: id }, text ?? id) : h("span.mono", id));
@@ -132,13 +132,13 @@ const MOST_AT_ONCE = 2_000; // values of a tree that is open
 /** A text of which the beginning is shown if it is long, with a way to all of it and back. */
 export function folded(kind, text, most = 280) {
   const whole = String(text ?? ""), made = h(kind);
-  const show = (all) => swap(made, whole.length <= most ? whole : [all ? whole : cut(whole, most), " ", h("button.link", { type: "button", "aria-expanded": String(all), onclick: () => show(!all) }, all ? "less" : "more")]);
+  const show = (all) => swap(made, whole.length <= most ? whole : [all ? whole : cut(whole, most), " ", h("button.link", { "aria-expanded": String(all), onclick: () => show(!all) }, all ? "less" : "more")]);
   show(false);
   return made;
 }
 
 /** What stands for something that is not on the page yet, and puts it there. `unshown` counts those that are left. */
-export const rest = (text, shows) => h("button.link", { type: "button", data: { more: "" }, onclick: shows }, text);
+export const rest = (text, shows) => h("button.link", { data: { more: "" }, onclick: shows }, text);
 
 /** How much of what is in an element has to be asked for before it can be read. */
 export const unshown = (element) => element.querySelectorAll("[data-more]").length;
@@ -152,7 +152,7 @@ const isBranch = (value) => value !== null && typeof value === "object" && !isNu
 
 /** A value as a tree, two levels of it open; with `open` all, as far as a page can draw that at once. What is cut has a way to the rest. */
 export function tree(value, { open = false, depth = 0, left = { values: MOST_AT_ONCE } } = {}) {
-  if (value === null || value === undefined) return h("span.v.none", "null");
+  if (value == null) return h("span.v.none", "null");
   if (typeof value === "string") return longText(value, open ? LONGEST_LINE : LONGEST);
   if (!isBranch(value)) return h("span.v.plain", String(value));
   const list = Array.isArray(value);
@@ -294,7 +294,7 @@ export function menu(opener, items) {
     if (!each) return h("hr");
     const [text, does, { danger, said } = {}] = each;
     const props = { role: "menuitem", class: danger ? "danger" : "", tabIndex: -1 };
-    return typeof does === "string" ? h("a", { ...props, href: does, onclick: close }, text) : h("button", { ...props, type: "button", onclick: () => { close(); does(); } }, text, said && h("span.dim", said));
+    return typeof does === "string" ? h("a", { ...props, href: does, onclick: close }, text) : h("button", { ...props, onclick: () => { close(); does(); } }, text, said && h("span.dim", said));
   }));
   opener.after(made);
   if (made.getBoundingClientRect().left < 8) made.classList.add("from-left"); // there is no room on that side

@@ -2,7 +2,6 @@
 
 import { age, clock, day, exact, left, minute, moment, ms, now, seconds, spoken, when } from "./time.js";
 import { cut, shown } from "./text.js";
-import { worker } from "./workers.js";
 
 export { age, clock, day, exact, left, minute, moment, ms, now, seconds, spoken, when };
 
@@ -41,7 +40,7 @@ export const plain = (number) => String(Number(Number(number).toPrecision(6)));
 
 /** How far something has come: '4 of 7, write three sections'. */
 export function progress(said) {
-  const told = said.total === null || said.total === undefined ? plain(said.done) : `${plain(said.done)} of ${plain(said.total)}`;
+  const told = said.total == null ? plain(said.done) : `${plain(said.done)} of ${plain(said.total)}`;
   return said.text ? `${told}, ${said.text}` : told;
 }
 
@@ -156,7 +155,7 @@ export const span = (run) => spoken((ms(run.finished_at) ?? now()) - ms(run.crea
 
 /** How long a run worked, waited and had no process, up to `since` milliseconds after it was read; null if nobody counted. */
 export function lived(run, since = 0) {
-  if (run.worked_ms === undefined || run.worked_ms === null) return null;
+  if (run.worked_ms == null) return null;
   const sums = { worked: run.worked_ms, waited: 0, gone: 0 }, life = run.life ?? [], more = run.finished_at ? 0 : Math.max(since, 0);
   for (const [kind, span] of life) if (kind !== "work") sums[kind === "torn" ? "gone" : "waited"] += span;
   const last = run.worker_gone ? "torn" : (life.at(-1)?.[0] ?? (run.status === "running" ? "work" : "wait"));
@@ -196,3 +195,12 @@ export const callName = (name) => ({ ":approve": "approval", ":ask": "question",
 
 /** A command for a shell, every argument quoted that needs it. */
 export const command = (...words) => words.map((each) => (/^[\w@%+=:,./-]+$/.test(each) ? each : `'${String(each).replaceAll("'", `'\\''`)}'`)).join(" ");
+
+// Workers
+
+/** What people call a worker: the name that it was given, or the beginning of its id; with a few digits more if `beside` has that name too. */
+export function worker(id, beside = null) {
+  const [, name, digits] = /^(.+)-([0-9a-f]{12,16})$/.exec(id ?? "") ?? [];
+  if (name) return beside?.startsWith(`${name}-`) ? `${name}-${digits.slice(0, 4)}` : name;
+  return id && /^[0-9a-f]{16}$/.test(id) ? id.slice(0, 8) : id;
+}

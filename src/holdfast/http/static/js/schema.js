@@ -45,14 +45,14 @@ export const has = (value, key) => value !== null && typeof value === "object" &
 /** What a value comes to in a few words, for a button: 'staff, code, 14 days'. */
 export function brief(schema, value, most = 34) {
   const is = plain(schema ?? {}, schema ?? {});
-  if (value === null || value === undefined) return "";
+  if (value == null) return "";
   if (typeof value === "string") return is.enum ? value : "";
   if (isNumber(value) || typeof value === "boolean") return String(value);
   if (Array.isArray(value) || !is.properties) return "";
   const said = Object.entries(is.properties).flatMap(([key, given]) => {
     const of = plain(given, schema);
     const now = has(value, key) ? value[key] : null;
-    if ("const" in of || now === null || now === undefined) return [];
+    if ("const" in of || now == null) return [];
     const word = key.replaceAll("_", " ");
     if (Array.isArray(now)) return now.length && now.every((each) => typeof each === "string") ? [now.join(", ")] : [];
     if (isNumber(now) || of.type === "decimal") return [key === "usd" ? money(now) : /s$/.test(word) ? `${now} ${word}` : `${word} ${now}`];

@@ -11,10 +11,10 @@ let utc = false;
 /** The server's time now, in milliseconds since 1970; it stands while nothing can be known of the server. */
 export const now = () => stood ?? Date.now() + ahead;
 
-/** Learn the server's time from an answer that took `tookMs`: it was made half of that ago. */
-export function learn(serverNow, tookMs = 0) {
+/** Learn the server's time from an answer that took `tookMs` and came `agoMs` ago: it was made half of the way before that. */
+export function learn(serverNow, tookMs = 0, agoMs = 0) {
   const at = ms(serverNow);
-  if (at !== null) ahead = at + tookMs / 2 - Date.now();
+  if (at !== null) ahead = at + tookMs / 2 + agoMs - Date.now();
 }
 
 /** Let time stand, so that nothing looks fresher than it is; or let it go on. */

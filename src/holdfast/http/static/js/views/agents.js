@@ -60,11 +60,11 @@ const takes = (schema) => Object.keys(schema.properties ?? {}).join(", ") || "no
 function starter(agent, context) {
   const writes = may("write");
   let said = {};
-  const id = h("input.text.mono", { type: "text", id: "start-id", value: offered(agent.name), autocomplete: "off", spellcheck: "false", autocapitalize: "none" });
+  const id = h("input.text.mono", { id: "start-id", value: offered(agent.name), autocomplete: "off", spellcheck: "false", autocapitalize: "none" });
   const taken = h("p.hint");
-  const usd = h("input.text.short", { type: "text", inputmode: "decimal", placeholder: "USD", "aria-label": "Budget in dollars" });
-  const wall = h("input.text.short", { type: "text", placeholder: "time, 2h", "aria-label": "Budget of time" });
-  const labels = h("input.text.mono", { type: "text", id: "start-labels", placeholder: "name=value, …", autocomplete: "off", spellcheck: "false" });
+  const usd = h("input.text.short", { inputmode: "decimal", placeholder: "USD", "aria-label": "Budget in dollars" });
+  const wall = h("input.text.short", { placeholder: "time, 2h", "aria-label": "Budget of time" });
+  const labels = h("input.text.mono", { id: "start-labels", placeholder: "name=value, …", autocomplete: "off", spellcheck: "false" });
   const wrong = h("div");
   const shown = h("pre");
   const tell = () => {
@@ -118,7 +118,7 @@ function starter(agent, context) {
     h("div.start-field", h("label", { for: "start-id" }, h("span.strong", "id")), id, taken),
     h("div.start-field", h("label", { for: "start-labels" }, h("span.strong", "labels")), labels),
     h("div.start-field", h("label", h("span.strong", "budget")), h("div.budget", usd, wall))),
-  h("details.as", h("summary", "As a command"), shown, h("button.link", { type: "button", onclick: () => copied(shown.textContent, "The command") }, "copy")), wrong,
+  h("details.as", h("summary", "As a command"), shown, h("button.link", { onclick: () => copied(shown.textContent, "The command") }, "copy")), wrong,
   h("footer", h("span.dim", `${get("me").name} starts it, the audit says so`), start)],
   !writes && h("p.dim", "Your token may look and not start."));
   if (writes) tell();

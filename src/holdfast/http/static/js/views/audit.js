@@ -21,7 +21,7 @@ export function open(context) {
     const { deeds, next } = answer.data;
     if (!before) swap(body, deeds.length ? [place, more] : h("div.empty", h("h2", "Nothing was done"), h("p.dim", "No deed fits.")));
     put(place, grouped(deeds));
-    swap(more, next ? h("button.link", { type: "button", onclick: () => fill(next) }, "Earlier") : h("span.dim", "that is all"));
+    swap(more, next ? h("button.link", { onclick: () => fill(next) }, "Earlier") : h("span.dim", "that is all"));
   };
   let last = null;
   const grouped = (deeds) => deeds.flatMap((each) => {
@@ -30,7 +30,7 @@ export function open(context) {
     last = date;
     return [...head, deed(each)];
   });
-  const field = (name, label) => h("label.audit-field", h("span.dim", label), h("input.text", { type: "text", name, value: wanted[name] ?? "", autocomplete: "off", autocapitalize: "none", spellcheck: "false" }));
+  const field = (name, label) => h("label.audit-field", h("span.dim", label), h("input.text", { name, value: wanted[name] ?? "", autocomplete: "off", autocapitalize: "none", spellcheck: "false" }));
   const filter = h("form.audit-filter", { onsubmit: (event) => {
     event.preventDefault();
     go(path("audit", Object.fromEntries(new FormData(event.target))));
@@ -42,11 +42,11 @@ export function open(context) {
 function deed(each) {
   const note = each.data?.note ?? each.data?.reason;
   const rest = Object.entries(each.data ?? {}).filter(([key]) => !["note", "reason"].includes(key));
-  const more = rest.length || (each.value !== null && each.value !== undefined);
+  const more = rest.length || (each.value != null);
   return h("li.deed", { data: { row: String(each.id) }, tabIndex: 0 },
     h("time.dim", { title: `${exact(each.at)}, ${age(each.at)} ago` }, clock(each.at)), who(each.by || "somebody"),
     h("div.deed-what", h("span", did(each.action)), each.run && [" ", isId(each.run) ? runLink(each.run) : h("span.mono", each.run)], note && h("q", note),
       each.erased_at && h("span.dim", " (values and texts were erased)"),
-      more && h("details", h("summary.dim", "more"), h("div.json", tree({ ...Object.fromEntries(rest), ...(each.value !== null && each.value !== undefined && { value: each.value }) })))),
+      more && h("details", h("summary.dim", "more"), h("div.json", tree({ ...Object.fromEntries(rest), ...(each.value != null && { value: each.value }) })))),
     h("span.dim.deed-via", each.via));
 }

@@ -25,7 +25,7 @@ export function open(context) {
   else load();
 
   function chooser() {
-    const one = h("input.text.mono", { type: "text", "aria-label": "Run A", value: a, data: { first: "1" } }), other = h("input.text.mono", { type: "text", "aria-label": "Run B", value: b });
+    const one = h("input.text.mono", { "aria-label": "Run A", value: a, data: { first: "1" } }), other = h("input.text.mono", { "aria-label": "Run B", value: b });
     return [h("div.head", h("h1", "Compare two runs")), h("form.panel.cmp-choose", { onsubmit: (event) => { event.preventDefault(); if (one.value.trim() && other.value.trim()) go(path("compare", { a: one.value.trim(), b: other.value.trim() })); } }, h("label", h("span", "A"), one), h("label", h("span", "B"), other), button("Compare", { name: "compare", kind: "primary", type: "submit" }))];
   }
 
@@ -89,7 +89,7 @@ export function open(context) {
 
   function sameFold(shared) {
     const inside = h("div.cmp-same-in", { hidden: !sameOpen }, alike.map((row) => rowOf(row, null)), alike.length && shared > alike.length ? h("p.cmp-none", `${many(shared - alike.length, "call")} more`) : null);
-    const fold = h("button.cmp-same", { type: "button", "aria-expanded": String(sameOpen), onclick: () => {
+    const fold = h("button.cmp-same", { "aria-expanded": String(sameOpen), onclick: () => {
       sameOpen = !sameOpen;
       inside.hidden = !sameOpen;
       fold.setAttribute("aria-expanded", String(sameOpen));
@@ -130,7 +130,7 @@ export function open(context) {
   function half(part, pieces, tag, row, letter, other) {
     if (!part) return h("div.cmp-half.gone", { data: { of: letter } }, h("span.dim", "not called"));
     return h("div.cmp-half", { data: { of: letter } }, other ? h("p.dim", "called with ", h("code", part.input)) : null, h("div.cmp-value", { class: part.error ? "bad-ink" : "" }, h("code", pieces.map(([text, differs]) => (differs && text.trim() ? h(tag, text) : text)))),
-      h("div.cmp-meta.dim", isReused(letter, part) ? h("span", `from ${letter === "A" ? "B" : "A"}, not paid again`) : part.ms === null || part.ms === undefined ? (part.status && part.status !== "completed" ? h("span", part.status) : null) : h("span", spoken(part.ms)), part.usd && !isReused(letter, part) ? h("span", dollars(part.usd)) : null, part.attempts > 1 ? h("span.stop-ink", `${part.attempts} attempts`) : null, part.torn_ms ? chip(`went on after ${spoken(part.torn_ms)}`, "", "tear") : null, h("a.link", { href: path("runs", letter === "A" ? answer.a.id : answer.b.id, { at: row.key }) }, "show")));
+      h("div.cmp-meta.dim", isReused(letter, part) ? h("span", `from ${letter === "A" ? "B" : "A"}, not paid again`) : part.ms == null ? (part.status && part.status !== "completed" ? h("span", part.status) : null) : h("span", spoken(part.ms)), part.usd && !isReused(letter, part) ? h("span", dollars(part.usd)) : null, part.attempts > 1 ? h("span.stop-ink", `${part.attempts} attempts`) : null, part.torn_ms ? chip(`went on after ${spoken(part.torn_ms)}`, "", "tear") : null, h("a.link", { href: path("runs", letter === "A" ? answer.a.id : answer.b.id, { at: row.key }) }, "show")));
   }
 
   function result(one, other) {

@@ -21,7 +21,7 @@ function list() {
     const { conversations, next } = answer.data;
     if (!after) swap(body, conversations.length ? [h("table.plain.wide-table", h("thead", h("tr", h("th", { scope: "col" }, "Conversation"), h("th", { scope: "col" }, "Held by"), h("th.num", { scope: "col" }, "Messages"), h("th.num", { scope: "col" }, "Last"))), place), more] : h("div.empty", h("h2", "No conversation yet"), h("p.dim", "An agent that enters ", h("code", "holdfast.conversation(id)"), " keeps there what outlives its run.")));
     put(place, conversations.map((each) => h("tr", { data: { row: each.id }, tabIndex: 0 }, h("td", h("a.mono.strong", { href: path("conversations", each.id) }, each.id)), h("td", { data: { head: "Held by" } }, each.run ? runLink(each.run) : h("span.dim", "nobody"), each.waiting > 0 && h("span.dim", `, ${many(each.waiting, "waits", "wait")}`)), h("td.num", { data: { head: "Messages" } }, count(each.messages)), h("td.num", { data: { head: "Last" } }, h("span", { title: exact(each.updated_at) }, `${age(each.updated_at)} ago`)))));
-    swap(more, next && h("button.link", { type: "button", onclick: () => fill(next) }, "Read more"));
+    swap(more, next && h("button.link", { onclick: () => fill(next) }, "Read more"));
   };
   fill();
   return { element: h("div", h("div.head", h("div.head-line", h("h1", "Conversations"), h("p.dim", "what outlives runs"))), body) };
@@ -44,7 +44,7 @@ function one({ params, title }) {
     const first = messages[0]?.position ?? 0;
     if (first > 0) offer(first);
   };
-  const offer = (first) => swap(earlier, h("button.link", { type: "button", onclick: async () => {
+  const offer = (first) => swap(earlier, h("button.link", { onclick: async () => {
     const from = Math.max(first - PAGE, 0);
     const answer = await read(path("api", "conversations", params.id, "messages", { after: from, limit: first - from }));
     if (!answer.ok) return swap(earlier, problem(answer.error));

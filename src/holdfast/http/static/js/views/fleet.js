@@ -3,11 +3,9 @@
 import { read } from "../api.js";
 import { h, path, s, swap } from "../dom.js";
 import { chip, choice, ghosts, icon, meter, problem, runLink, sentence, standing } from "../parts.js";
-import { age, bytes, clock, count, happens, many, minute, ms, now, seconds, spoken, stands } from "../say.js";
+import { age, bytes, clock, count, happens, many, minute, ms, now, seconds, spoken, stands, worker as workerName } from "../say.js";
 import { styled } from "../sheets.js";
-import { worker as workerName } from "../workers.js";
-import { goneWords, silence } from "./fleet/gone.js";
-import { minutesOf } from "./fleet/minutes.js";
+import { goneWords, minutesOf, silence } from "./fleet/past.js";
 import { between, edge, moved, path as line } from "./run/torn.js";
 
 const EVERY_MS = 5000, MOST = 200, HIGH = 38, HOUR = 3_600_000, STUB = 28; // px that are drawn of a life whose beginning is not known
@@ -55,7 +53,7 @@ export function open(context) {
   // One sentence that is true
 
   function summary() {
-    const gone = told.lost.filter((each) => now() - ms(each.at) < HOUR && each.how !== "drained"), waits = told.lost.filter((each) => each.after_ms !== null && each.after_ms !== undefined).map((each) => each.after_ms);
+    const gone = told.lost.filter((each) => now() - ms(each.at) < HOUR && each.how !== "drained"), waits = told.lost.filter((each) => each.after_ms != null).map((each) => each.after_ms);
     const lacking = told.versions.reduce((sum, each) => sum + each.runs, 0);
     if (!living().length) {
       const due = Math.max(lacking, told.queues.reduce((sum, each) => sum + (each.due ?? 0), 0)), last = Math.max(0, ...told.lost.map((each) => ms(each.at)), ...told.workers.map((each) => ms(each.seen_at)));
@@ -73,7 +71,7 @@ export function open(context) {
     const { workers, queues, rates, versions, store } = told, minutes = minutesOf(told.minutes, now()), last = minutes.at(-1), carried = living().reduce((sum, each) => sum + (each.running ?? 0), 0), limit = living().reduce((sum, each) => sum + (each.limit ?? 0), 0);
     const due = queues.reduce((sum, each) => sum + (each.due ?? 0), 0), waiting = queues.reduce((sum, each) => sum + (each.waiting ?? 0), 0), oldest = queues.filter((each) => each.oldest_due_at).sort((one, other) => ms(one.oldest_due_at) - ms(other.oldest_due_at))[0];
     const { failed } = last, usual = minutes.slice(0, -5).reduce((sum, each) => sum + each.failed, 0) / (minutes.length - 5);
-    const perSecond = living().some((each) => each.steps_1m !== undefined && each.steps_1m !== null) ? living().reduce((sum, each) => sum + (each.steps_1m ?? 0), 0) / 60 : living().length ? last.steps / 60 : 0;
+    const perSecond = living().some((each) => each.steps_1m != null) ? living().reduce((sum, each) => sum + (each.steps_1m ?? 0), 0) / 60 : living().length ? last.steps / 60 : 0;
     const number = (name, value, unit, under, values, kind) => h("div.number", h("div", h("dt", name), h("dd", value, unit && h("span.dim", unit)), h("dd.under.dim", under)), values.length > 1 ? spark(values, kind) : null);
     swap(element,
       h("div.head", h("div.head-line", h("h1", "Fleet"), h("p.dim", { role: "status" }, summary()))),
@@ -152,7 +150,7 @@ export function open(context) {
     for (let nth = 0; nth <= 6; nth += 1) made.append(s("path.grid", { d: `M${Math.round(((width - 8) / 6) * nth) + 0.5} 0V${high}` }));
     for (const { at } of deploys()) if (at > from) made.append(s("path.deploy", { d: `M${Math.round(x(at)) + 0.5} 0V${high}` }));
     all.forEach((each, nth) => {
-      const top = nth * HIGH + 10, bottom = top + 18, left = Math.max(each.from === null || each.from === undefined ? x(each.to ?? until) - STUB : x(each.from), 0), right = each.alive ? width - 8 : Math.max(x(each.to), left + 2), killed = !each.alive && each.how !== "drained", old = newest && each.version !== newest ? ".old" : "";
+      const top = nth * HIGH + 10, bottom = top + 18, left = Math.max(each.from == null ? x(each.to ?? until) - STUB : x(each.from), 0), right = each.alive ? width - 8 : Math.max(x(each.to), left + 2), killed = !each.alive && each.how !== "drained", old = newest && each.version !== newest ? ".old" : "";
       const seed = hash(each.id), rough = killed ? edge(right, top, bottom, { seed, tooth: 4 }) : null;
       made.append(s(`path.life${old}`, { d: rough ? between([[left, top], [left, bottom]], rough) : `M${left} ${top}H${right}V${bottom}H${left}Z` }));
       const share = each.alive ? (each.limit ? (each.running ?? 0) / each.limit : 0) : Math.min((each.moved ?? 0) / 100, 1), tall = Math.max(18 * Math.min(share, 1), share ? 1.5 : 0);
@@ -196,7 +194,7 @@ export function open(context) {
       h("div.head", h("div", h("nav.crumbs", { "aria-label": "Path" }, h("a", { href: "fleet" }, "Fleet"), icon("right"), h("span", "Worker")), h("h1.mono", worker)), each ? h("div.acts", state(each)) : null),
       !each ? h("section.panel.small-panel", h("p.strong", "No worker of the last day has this name."), h("p.dim", "Workers that are gone are kept here for a day. Runs that it carried name it in their journals.")) : h("dl.panel.numbers.of-one",
         fact("Version", each.version ?? "–", each.agents?.length ? each.agents.map((agent) => (typeof agent === "string" ? agent : agent.name)).join(", ") : ""), live ? fact("Runs", `${count(live.running ?? 0)}`, live.limit ? `of ${count(live.limit)}` : "") : fact("Left", count((gone.moved ?? 0) + (leftBy(gone) ?? 0)), goneWords(gone, leftBy(gone)).split("; ").at(-1)),
-        live ? fact("Last beat", `${age(live.seen_at)} ago`, `began ${age(live.started_at)} ago`) : fact("Gone", clock(gone.at), gone.how === "dead" ? "its lock was free: the process was dead" : gone.how === "lease" ? "its lease ended: it did not answer" : "it drained and left"), fact("Queues", (each.queues ?? ["default"]).join(", ") || "all", live?.steps_1m === undefined || live?.steps_1m === null ? "" : `${count(live.steps_1m)} steps in a minute`)),
+        live ? fact("Last beat", `${age(live.seen_at)} ago`, `began ${age(live.started_at)} ago`) : fact("Gone", clock(gone.at), gone.how === "dead" ? "its lock was free: the process was dead" : gone.how === "lease" ? "its lease ended: it did not answer" : "it drained and left"), fact("Queues", (each.queues ?? ["default"]).join(", ") || "all", live?.steps_1m == null ? "" : `${count(live.steps_1m)} steps in a minute`)),
       live ? h("section.panel.small-panel", h("header.sub", h("h2", "Carries now"), h("span.dim", many(carried.length, "run"))), carried.length ? h("ul.rates", carried.map((run) => h("li", h("div", runLink(run.id), " ", sentence(happens(run))), standing(stands(run))))) : h("p.dim", "nothing")) : null,
       h("section.panel.small-panel", h("h2", "Its last words"), h("p.dim", "are in its own log, where its process ran. The store keeps what runs did, not what processes printed.")));
   }

@@ -32,7 +32,7 @@ export function open(context) {
   };
   const model = new Run(id, (why) => changed(why));
   const top = head(model, acts), nav = h("div.run-nav"), main = h("div.run-main", ghosts(8)), element = styled(h("div.run", top.element, nav, main), "run");
-  const find = h("input", { type: "text", placeholder: "Filter calls: name, error, > 5 s", "aria-label": "Filter calls", value: query.get("only") ?? "", oninput: () => narrowed(find.value) });
+  const find = h("input", { placeholder: "Filter calls: name, error, > 5 s", "aria-label": "Filter calls", value: query.get("only") ?? "", oninput: () => narrowed(find.value) });
   if (query.get("only")) view.fits = filter(query.get("only"));
   context.title(id);
   model.begin();
@@ -152,7 +152,7 @@ export function open(context) {
     if (!sheet) {
       const inside = details(model, view.chosen, acts), before = document.activeElement;
       const close = () => choose(null);
-      const made = h("div.sheet", { role: "dialog", "aria-label": "Details", onclick: (event) => event.target === event.currentTarget && close() }, h("div.sheet-in", h("button.sheet-grip", { type: "button", onclick: close, "aria-label": "Close" }), inside.element));
+      const made = h("div.sheet", { role: "dialog", "aria-label": "Details", onclick: (event) => event.target === event.currentTarget && close() }, h("div.sheet-in", h("button.sheet-grip", { onclick: close, "aria-label": "Close" }), inside.element));
       sheet = { element: made, inside, before };
       document.body.append(made);
       made.querySelector(".sheet-grip").focus();

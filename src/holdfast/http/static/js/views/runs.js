@@ -230,7 +230,7 @@ class List {
 
   #follow(position) {
     const kinds = LATELY.map((each) => `kinds=${each}`).join("&");
-    if (position === undefined || position === null || !has("feed")) return;
+    if (position == null || !has("feed")) return;
     this.following = follow("subject", `api/events?${kinds}`, { after: position, tells: (event) => this.#heard(event), over: (_, error) => error && swap(this.trouble, problem(error, () => this.begin())) });
   }
 
@@ -289,7 +289,7 @@ class List {
       entry.row?.dim(true);
     }
     for (const id of [...this.news]) if (page === this.pages[0] && !found.has(id)) this.news.delete(id);
-    swap(this.newer, this.news.size > 0 && h("button.news", { type: "button", onclick: () => { this.begin(); scrollTo(0, 0); } }, icon("up"), many(this.news.size, "new run")));
+    swap(this.newer, this.news.size > 0 && h("button.news", { onclick: () => { this.begin(); scrollTo(0, 0); } }, icon("up"), many(this.news.size, "new run")));
     this.#drawMany();
   }
 
@@ -335,10 +335,10 @@ class List {
   #drawStates() {
     const counts = this.counts?.counts ?? {};
     const sum = this.counts ? Object.values(counts).reduce((total, each) => total + each, 0) : null;
-    const about = (number) => (number === null || number === undefined ? "" : count(number));
+    const about = (number) => (number == null ? "" : count(number));
     const tabs = [["all", "All", sum], ["needs", "Needs a person", this.counts?.needs ?? null], ...STATUSES.map((id) => [id, word(id)[0].toUpperCase() + word(id).slice(1), counts[id] ?? null])];
     const had = this.states.contains(document.activeElement) ? document.activeElement.dataset.id : null;
-    swap(this.states, tabs.map(([id, text, number]) => h("button.state-tab", { type: "button", role: "tab", data: { id }, "aria-selected": String(id === this.tab), class: id === "needs" && number ? "ask-ink" : "",
+    swap(this.states, tabs.map(([id, text, number]) => h("button.state-tab", { role: "tab", data: { id }, "aria-selected": String(id === this.tab), class: id === "needs" && number ? "ask-ink" : "",
       onclick: () => this.go({ status: STATUSES.includes(id) ? id : null, needs: id === "needs" ? "yes" : null }) }, text, h("span", about(number)))));
     if (had) this.states.querySelector(`[data-id="${had}"]`)?.focus();
   }
@@ -346,7 +346,7 @@ class List {
   #drawQuery() {
     const { narrow } = this.context;
     const set_ = (tokens) => this.go({ q: write(tokens) });
-    const field = h("input", { type: "text", "aria-label": "Filter runs", autocomplete: "off", spellcheck: "false", autocapitalize: "none", list: "filters", placeholder: narrow ? "Filter" : this.tokens.length ? "" : "agent:atlas  label:desk=nature  waits:person  attempt>3  cost>1",
+    const field = h("input", { "aria-label": "Filter runs", autocomplete: "off", spellcheck: "false", autocapitalize: "none", list: "filters", placeholder: narrow ? "Filter" : this.tokens.length ? "" : "agent:atlas  label:desk=nature  waits:person  attempt>3  cost>1",
       onkeydown: (event) => {
         if (event.key === "Enter" && field.value.trim()) {
           const tokens = parse(field.value);
@@ -358,9 +358,9 @@ class List {
     const orders = { newest: "newest first", oldest: "oldest first", updated: "latest change first" };
     const had = this.query.contains(document.activeElement);
     swap(this.query, icon("filter"), this.tokens.map((each, at) => h("span.token", { class: each.wrong ? "wrong" : "", title: each.wrong ?? undefined }, each.word ? [h("span.dim", `${each.word}${each.sign}`), each.values.join(",")] : each.text,
-      h("button", { type: "button", "aria-label": `Take ${each.text} away`, onclick: () => set_(this.tokens.filter((_, other) => other !== at)) }, icon("cross")))),
+      h("button", { "aria-label": `Take ${each.text} away`, onclick: () => set_(this.tokens.filter((_, other) => other !== at)) }, icon("cross")))),
       field, h("datalist", { id: "filters" }, get("filters").map((each) => h("option", { value: each }))),
-      h("button.dim.nowrap.only-wide", { type: "button", title: "Change the order", onclick: () => { const all = Object.keys(orders); const next = all[(all.indexOf(this.order) + 1) % all.length]; this.go({ order: next === "newest" ? null : next }); } }, orders[this.order] ?? orders.newest), h("kbd.only-wide", { "aria-hidden": "true" }, "f"));
+      h("button.dim.nowrap.only-wide", { title: "Change the order", onclick: () => { const all = Object.keys(orders); const next = all[(all.indexOf(this.order) + 1) % all.length]; this.go({ order: next === "newest" ? null : next }); } }, orders[this.order] ?? orders.newest), h("kbd.only-wide", { "aria-hidden": "true" }, "f"));
     if (had) field.focus();
     const wrong = this.tokens.find((each) => each.wrong);
     if (wrong) put(this.query, [h("span.hint.wrong.nowrap", wrong.wrong)]);

@@ -21,7 +21,7 @@ export const saidBy = (item) => question(item.question, kindOf(item));
 export function otherwise(item) {
   if (item.kind === "in_doubt") return "it waits";
   if (!item.expires_at) return "it waits";
-  if (item.kind === "ask") return item.default === null || item.default === undefined ? "the agent gets an error" : typeof item.default === "string" ? `"${cut(item.default, 60)}"` : cut(write(item.default), 60);
+  if (item.kind === "ask") return item.default == null ? "the agent gets an error" : typeof item.default === "string" ? `"${cut(item.default, 60)}"` : cut(write(item.default), 60);
   return item.default === true || item.default === "approved" ? "approved" : "denied";
 }
 

@@ -114,7 +114,7 @@ export class Question {
       if (kind === "loop") return h("ol.q-loop", (Array.isArray(item.shown) ? item.shown : [item.shown]).map((each) => h("li", h("code", typeof each === "string" ? each : json(each)))));
       if (writes && this.shows === "form") return this.form.element;
       const now_ = kind === "ask" && !this.open ? item.data : writes ? this.mine : item.data;
-      if (now_ === null || now_ === undefined) return h("p.dim", kind === "ask" ? "Nothing is shown with it." : "Nothing is shown with it: yes or no.");
+      if (now_ == null) return h("p.dim", kind === "ask" ? "Nothing is shown with it." : "Nothing is shown with it: yes or no.");
       return this.shows === "json" ? h("div.json", tree(now_, { open: true })) : shownValue(now_, { open: true, exact: true });
     };
     const plain = typeof (this.mine ?? item.data) === "string" && !writes;
@@ -127,7 +127,7 @@ export class Question {
     return facts(
       ["Called with", h("code", typeof item.shown === "string" ? item.shown : json(item.shown))],
       ["Asked", exact(item.asked_at)], ["Step", h("code", item.key)],
-      key && ["Idempotency key", h("code", key), " ", h("button.link", { type: "button", onclick: () => copied(key, "The key") }, "copy"), h("p.dim", "Look for it where the call went: who keeps such keys knows whether it arrived.")]);
+      key && ["Idempotency key", h("code", key), " ", h("button.link", { onclick: () => copied(key, "The key") }, "copy"), h("p.dim", "Look for it where the call went: who keeps such keys knows whether it arrived.")]);
   }
 
   // What is decided may be too large to be drawn at once. Until all of it was on the page, nobody can agree to it.
@@ -165,7 +165,7 @@ export class Question {
     const agreed = item.votes.filter((each) => each.yes).map((each) => each.by);
     const before = this.changed && agreed.length ? `${agreed.join(" and ")}'s yes was for the value before; yours begins a new count.` : this.changed ? "A change begins a new count." : `${agreed.at(-1) ?? "Somebody"} changed it.`;
     const need = item.needs === null ? "The run will say how many must agree." : item.needs > 1 ? `${item.needs} must agree to it.` : "One yes is enough, and yours is one.";
-    swap(this.change, h("header.sub", h("h2", this.changed ? "Your change" : "The change"), h("span.gap"), this.changed && h("button.link", { type: "button", onclick: () => this.#undo() }, "undo")),
+    swap(this.change, h("header.sub", h("h2", this.changed ? "Your change" : "The change"), h("span.gap"), this.changed && h("button.link", { onclick: () => this.#undo() }, "undo")),
       diff(outlined(item.shown), outlined(base)), h("p.q-note", icon("warn"), h("span", before, " ", need)), digest);
   }
 
@@ -215,12 +215,12 @@ export class Question {
     const voted = this.voted;
     const bad = ((this.errors ?? []).length > 0 && this.kind !== "ask") || this.behind > 0 || voted;
     const buttons = this.#choices().map(({ text, kind, key, name, does, needs }) => button(text, { kind, key: narrow ? undefined : key, name, onclick: does, disabled: this.unknown || Boolean(this.compare) || (needs && Boolean(bad)) }));
-    const why = this.behind > 0 ? h("p.q-why", icon("warn"), h("span", "Not all of what you decide is on the page yet. ", h("button.link", { type: "button", onclick: () => this.#showAll() }, "Show all of it"))) :
+    const why = this.behind > 0 ? h("p.q-why", icon("warn"), h("span", "Not all of what you decide is on the page yet. ", h("button.link", { onclick: () => this.#showAll() }, "Show all of it"))) :
       this.compare ? h("p.q-why", icon("warn"), h("span", "It was changed: look at that first.")) :
       voted && h("p.q-why", icon("check"), h("span", `You agreed ${ago(voted.at)}. ${counted(this.item)}`));
     const passes = button("Pass on…", { key: narrow ? undefined : "p", kind: narrow ? "plain" : "", onclick: () => this.#passOn() });
     if (narrow) return swap(this.acts, h("div", why, h("div.q-quick", button(this.note ? "Change the note" : "Add a note", { name: "note", kind: "plain", onclick: () => this.#noted() }), passes), h("div.q-buttons", { data: { of: String(buttons.length) } }, buttons)));
-    if (!this.field) this.field = h("input.text", { type: "text", placeholder: "Note, for the agent and the audit", "aria-label": "Note", maxlength: 2000, oninput: () => { this.note = this.field.value; } });
+    if (!this.field) this.field = h("input.text", { placeholder: "Note, for the agent and the audit", "aria-label": "Note", maxlength: 2000, oninput: () => { this.note = this.field.value; } });
     if (this.field.value !== this.note) this.field.value = this.note;
     const had = document.activeElement === this.field;
     swap(this.acts, h("div", why, h("div.q-by", who(get("me").name), this.field), h("div.q-buttons", passes, buttons)));
@@ -293,7 +293,7 @@ export class Question {
   }
 
   async #passOn() {
-    const to = h("input.text", { type: "text", autocomplete: "off", autocapitalize: "none", "aria-label": "To whom", placeholder: "a name, or group:name" });
+    const to = h("input.text", { autocomplete: "off", autocapitalize: "none", "aria-label": "To whom", placeholder: "a name, or group:name" });
     await this.#confirm("Pass it on", null, { yes: "Pass on", body: [h("label", "To whom", to), h("p.dim", "From then on it is theirs, and no longer yours to decide.")], makes: () => {
       if (!to.value.trim()) {
         to.setAttribute("aria-invalid", "true");
@@ -307,7 +307,7 @@ export class Question {
   // A sheet says what, on whose behalf and with which note; only its own button, or Enter in it, decides.
   async #confirm(title, decision, { yes, says, body = [], notes, kind = "primary", makes = () => decision }) {
     const { item } = this;
-    const field = h("input.text", { type: "text", value: this.note, "aria-label": notes ?? "Note", placeholder: notes ?? "Note, for the agent and the audit", maxlength: 2000 });
+    const field = h("input.text", { value: this.note, "aria-label": notes ?? "Note", placeholder: notes ?? "Note, for the agent and the audit", maxlength: 2000 });
     const wrong = h("div");
     const first = saidBy(item)[0];
     const answer = await ask({

@@ -10,7 +10,7 @@ import { bytes, clock } from "../../say.js";
 
 export function data(model) {
   const result = h("div"), stored = h("div"), element = h("div.data-cols");
-  const block = (title, inside, text) => h("section.panel.data-block", h("header.sub", h("h2", title), h("span.gap"), text ? h("button.quiet", { type: "button", title: `Copy ${title.toLowerCase()}`, "aria-label": `Copy ${title.toLowerCase()}`, onclick: () => copied(text(), title) }, icon("copy")) : null), inside);
+  const block = (title, inside, text) => h("section.panel.data-block", h("header.sub", h("h2", title), h("span.gap"), text ? h("button.quiet", { title: `Copy ${title.toLowerCase()}`, "aria-label": `Copy ${title.toLowerCase()}`, onclick: () => copied(text(), title) }, icon("copy")) : null), inside);
   let stamp = "";
 
   function draw() {

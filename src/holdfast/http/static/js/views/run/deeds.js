@@ -24,7 +24,7 @@ export function deeds(model) {
     const said = deed.data?.reason ?? deed.data?.note ?? deed.data?.question ?? deed.data?.topic ?? "";
     const rest = Object.keys(deed.data ?? {}).length || deed.value !== undefined;
     if (deed.erased_at) return h("span.dim", "erased");
-    return rest ? h("details", h("summary", said || h("span.dim", "all of it")), h("div.json", tree({ ...deed.data, ...(deed.value === undefined || deed.value === null ? {} : { value: deed.value }) }))) : said;
+    return rest ? h("details", h("summary", said || h("span.dim", "all of it")), h("div.json", tree({ ...deed.data, ...(deed.value == null ? {} : { value: deed.value }) }))) : said;
   }
 
   load();

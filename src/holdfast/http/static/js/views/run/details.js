@@ -5,8 +5,7 @@ import { told } from "../../events.js";
 import { write as json } from "../../json.js";
 import { isOpen } from "./journal.js";
 import { button, copied, facts, icon, moment, problem, runLink, standing, tree, value, who } from "../../parts.js";
-import { bytes, clock, count, cost, dollars, many, ms, people, spoken, tokens } from "../../say.js";
-import { worker } from "../../workers.js";
+import { bytes, clock, cost, count, dollars, many, ms, people, spoken, tokens, worker } from "../../say.js";
 import { get, has, may } from "../../store.js";
 import { between, edge, moved, path as line } from "./torn.js";
 import { brief, named, resolved, took } from "./rows.js";
@@ -53,7 +52,7 @@ export function details(model, chosen, acts) {
 }
 
 function find(model, at) {
-  if (at === null || at === undefined || at === "") return {};
+  if (at == null || at === "") return {};
   const { journal } = model;
   if (/^\d+$/.test(at)) {
     const tear = journal.tears.find((each) => each.seq === Number(at));
@@ -78,8 +77,8 @@ function stampOf(model, found) {
 }
 
 const head = (sign, name, seq, link) =>
-  h("header.side-head", h("span.side-sort", icon(sign), name), seq === null || seq === undefined ? null : h("span.dim.mono", `seq ${seq}`),
-    h("button.quiet", { type: "button", title: "Copy a link to this", "aria-label": "Copy a link to this", onclick: () => copied(link(), "The link") }, icon("linked")));
+  h("header.side-head", h("span.side-sort", icon(sign), name), seq == null ? null : h("span.dim.mono", `seq ${seq}`),
+    h("button.quiet", { title: "Copy a link to this", "aria-label": "Copy a link to this", onclick: () => copied(link(), "The link") }, icon("linked")));
 
 const linkTo = (run, at) => () => new URL(path("runs", run, { at }), document.baseURI).href;
 
@@ -119,10 +118,10 @@ function callPanel(model, { call, run, journal }, acts) {
     ["Key", h("code.cut", { title: call.key }, call.key)],
     call.began === null ? null : ["Began", moment(call.began, clock(call.began, true)), journal.askedAt(call) !== null && call.start - journal.askedAt(call) > 1000 ? h("span.dim", ` asked for ${spoken(call.start - journal.askedAt(call))} before`) : null],
     call.ended === null ? null : ["Ended", moment(call.ended, clock(call.ended, true))],
-    because === null ? null : ["Because of", h("button.link", { type: "button", onclick: () => acts.choose(String(because)) }, `seq ${because}`)],
+    because === null ? null : ["Because of", h("button.link", { onclick: () => acts.choose(String(because)) }, `seq ${because}`)],
     call.question?.kind === "in_doubt" ? ["In doubt", "asks a person"] : call.tries?.some((each) => each.how === "unknown") ? ["In doubt", resolved(call).join("")] : null,
     call.waits?.length ? ["Waited for", call.waits.map(([from, to, rate]) => `its turn${rate ? ` of ${rate}` : ""}, ${spoken(to - from)}`).join("; ")] : null,
-    call.dropped === null ? null : ["Taken out", "by a retry, ", h("button.link", { type: "button", onclick: () => acts.choose(String(call.dropped)) }, `seq ${call.dropped}`)]));
+    call.dropped === null ? null : ["Taken out", "by a retry, ", h("button.link", { onclick: () => acts.choose(String(call.dropped)) }, `seq ${call.dropped}`)]));
   inside.push(h("footer.side-foot", may("write") && has("forks") && call.dropped === null && run === model.id ? button("Fork from here…", { name: "fork", kind: "small", onclick: () => acts.fork(call) }) : null, h("span.gap"), button("Journal here", { kind: "small", onclick: () => acts.where("journal", call.seq) })));
   return { inside, close };
 }
@@ -168,12 +167,12 @@ function resultPart(model, call, run) {
     const size = event.size ?? null;
     said.textContent = size === null ? "" : bytes(size);
     const header = section.querySelector("header");
-    if (found.value !== undefined && found.value !== null) {
+    if (found.value != null) {
       const text = typeof found.value === "string" ? found.value : json(found.value, 2);
-      header.append(h("button.quiet", { type: "button", title: "Copy the result", "aria-label": "Copy the result", onclick: () => copied(text, "The result") }, icon("copy")));
+      header.append(h("button.quiet", { title: "Copy the result", "aria-label": "Copy the result", onclick: () => copied(text, "The result") }, icon("copy")));
     }
     if (size !== null) header.append(h("a.quiet", { href: path("api", "runs", run, "events", call.seq, "value"), title: "Download the result", "aria-label": "Download the result", download: true }, icon("out")));
-    swap(into, found.cut ? h("p.dim", `The first of ${bytes(size ?? 0)}; the whole is in the download.`) : null, found.value === undefined || found.value === null ? h("div.json", h("span.v.none", "null")) : value(found.value));
+    swap(into, found.cut ? h("p.dim", `The first of ${bytes(size ?? 0)}; the whole is in the download.`) : null, found.value == null ? h("div.json", h("span.v.none", "null")) : value(found.value));
   });
   return section;
 }
@@ -211,7 +210,7 @@ function tearPanel(model, tear, acts) {
   const { journal } = model, nth = journal.tears.indexOf(tear), now = model.now();
   const doubt = tear.doubt.map((key) => journal.call(key)).filter(Boolean), again = journal.across(tear).filter((call) => !tear.doubt.includes(call.key));
   const known = tear.lost.length > 0, noticed = { dead: "its lock: the process was dead", lease: "its lease: it had not been renewed" }[tear.how];
-  const callLine = (call) => h("button.call-line", { type: "button", onclick: () => acts.choose(call.key) }, h("code", call.name), h("span.dim.cut", brief(call.input ?? "")), h("span.dim.nowrap", took({ call, sort: call.sort }, now)));
+  const callLine = (call) => h("button.call-line", { onclick: () => acts.choose(call.key) }, h("code", call.name), h("span.dim.cut", brief(call.input ?? "")), h("span.dim.nowrap", took({ call, sort: call.sort }, now)));
   const item = (number, strong, dim, calls = [], kind = "") => h("li", { class: kind }, h("b", count(number)), h("div", h("span.strong", strong), dim && h("p.dim", dim), calls.slice(0, 6).map(callLine), calls.length > 6 ? h("p.dim", `and ${count(calls.length - 6)} more`) : null));
   return [
     head("tear", "Interruption", tear.seq, linkTo(model.id, String(tear.seq))),
@@ -222,7 +221,7 @@ function tearPanel(model, tear, acts) {
       again.length ? item(again.length, known ? `${again.length === 1 ? "call was" : "calls were"} in the middle` : `${again.length === 1 ? "call" : "calls"} had no result yet`, known ? "run again, each with the same idempotency key" : "what was begun of them ran again, each with the same idempotency key", again) : item(0, "calls had to run again", null),
       doubt.length ? item(doubt.length, doubt.length === 1 ? "was in doubt" : "were in doubt", [...new Set(doubt.map((call) => resolved(call).join("")))].filter(Boolean).join("; "), doubt, "doubt") : item(0, "in doubt", "every effect is known")),
     facts(
-      tear.seq ? ["Last record", h("button.link.mono", { type: "button", onclick: () => acts.where("journal", tear.seq - 1) }, `event ${tear.seq - 1}`)] : null,
+      tear.seq ? ["Last record", h("button.link.mono", { onclick: () => acts.where("journal", tear.seq - 1) }, `event ${tear.seq - 1}`)] : null,
       ["Last sign", clock(tear.from, true)],
       ["Taken over", clock(tear.to, true), h("span.dim", `, event ${tear.seq}`)],
       noticed ? ["Noticed by", noticed] : null,
@@ -239,8 +238,8 @@ function eventPanel(model, seq, acts) {
   model.value(seq).then((found) => {
     if (found.error) return void swap(into, problem(found.error));
     const { event } = found;
-    swap(into, h("h2.side-title", told(event)), facts(["Kind", h("code", event.kind)], ["At", moment(event.at, clock(ms(event.at), true))], event.key ? ["Call", h("button.link", { type: "button", onclick: () => acts.choose(event.key) }, h("code", event.key))] : null),
-      found.value !== undefined && found.value !== null ? h("section", h("h3", "Value"), value(found.value)) : null, Object.keys(event.data ?? {}).length ? h("section", h("h3", "Data"), h("div.json", tree(event.data))) : null);
+    swap(into, h("h2.side-title", told(event)), facts(["Kind", h("code", event.kind)], ["At", moment(event.at, clock(ms(event.at), true))], event.key ? ["Call", h("button.link", { onclick: () => acts.choose(event.key) }, h("code", event.key))] : null),
+      found.value != null ? h("section", h("h3", "Value"), value(found.value)) : null, Object.keys(event.data ?? {}).length ? h("section", h("h3", "Data"), h("div.json", tree(event.data))) : null);
   });
   return [head("note", "Event", seq, linkTo(model.id, String(seq))), into, h("footer.side-foot", h("span.gap"), button("Journal here", { kind: "small", onclick: () => acts.where("journal", seq) }))];
 }

@@ -4,9 +4,8 @@ import { read, write } from "../../api.js";
 import { h, path, swap } from "../../dom.js";
 import { write as json } from "../../json.js";
 import { ask, button, choice, copied, copier, folded, icon, menu, meter, pieces, problem, runLink, sentence, standing, toast } from "../../parts.js";
-import { age, clock, command, count, day, dollars, exact, happens, lived, many, minute, ms, now, rested, spoken, stands, takesOver } from "../../say.js";
+import { age, clock, command, count, day, dollars, exact, happens, lived, many, minute, ms, now, rested, spoken, stands, takesOver, worker as workerName } from "../../say.js";
 import { get, has, may } from "../../store.js";
-import { worker as workerName } from "../../workers.js";
 import { planOf } from "./details.js";
 import { parsed, sentAs } from "./message.js";
 
@@ -92,14 +91,14 @@ export function head(model, acts) {
   }
 
   async function cancel() {
-    const reason = h("input.text", { type: "text", "aria-label": "Reason", placeholder: "Reason; it is shown and kept", data: { first: "1" } });
+    const reason = h("input.text", { "aria-label": "Reason", placeholder: "Reason; it is shown and kept", data: { first: "1" } });
     const sure = await ask({ title: `Cancel ${model.id}?`, kind: "danger", yes: "Cancel the run", no: "Leave it", body: [h("p", "Its children stop first, then its agent may tidy up for 30 s. A cancelled run does not go on again."), reason], does: () => true });
     if (sure) done(await write(model.url("cancel"), { reason: reason.value }), `${model.id} is told to stop`);
   }
 
   async function remove() {
     if (!FINISHED.has(model.info.status)) return void ask({ title: "It is not over", body: [h("p", "Only a finished run can be deleted. Cancel it first.")], yes: "Close", no: null });
-    const typed = h("input.text", { type: "text", "aria-label": "Id of the run", placeholder: model.id, autocomplete: "off", data: { first: "1" } });
+    const typed = h("input.text", { "aria-label": "Id of the run", placeholder: model.id, autocomplete: "off", data: { first: "1" } });
     const sure = await ask({ title: "Delete this run?", kind: "danger", yes: "Delete", body: [h("p", "Its journal, its values and its children are gone for good. Type its id to delete it."), typed], does: () => {
       if (typed.value === model.id) return true;
       typed.setAttribute("aria-invalid", "true");
@@ -114,7 +113,7 @@ export function head(model, acts) {
   }
 
   async function send() {
-    const topic = h("input.text", { type: "text", "aria-label": "Topic", value: model.info.doing?.kind === "message" ? (model.info.doing.name ?? "") : "", data: { first: "1" } });
+    const topic = h("input.text", { "aria-label": "Topic", value: model.info.doing?.kind === "message" ? (model.info.doing.name ?? "") : "", data: { first: "1" } });
     const kind = h("p.dim.fine", { role: "status" }, sentAs("")), tell = () => swap(kind, sentAs(body.value));
     const body = h("textarea.text.mono", { rows: 5, "aria-label": "Value", spellcheck: "false", oninput: tell }), said = h("p.bad-ink", { role: "alert" });
     await ask({ title: "Send a message", yes: "Send", body: [h("label.field-line", h("span", "Topic"), topic), h("label.field-line", h("span", "Value", h("span.dim", " JSON, or a text as it is")), body), kind, said], does: async () => {
@@ -132,8 +131,8 @@ export function head(model, acts) {
 
   /** A run that goes on from an earlier point of this one, perhaps with another result of a call. */
   async function fork(call = null) {
-    const at = h("input.text.mono", { type: "text", "aria-label": "From", value: call ? call.key : "", placeholder: "the end" });
-    const id = h("input.text.mono", { type: "text", "aria-label": "Id", placeholder: "a new one", autocomplete: "off" });
+    const at = h("input.text.mono", { "aria-label": "From", value: call ? call.key : "", placeholder: "the end" });
+    const id = h("input.text.mono", { "aria-label": "Id", placeholder: "a new one", autocomplete: "off" });
     const result = h("textarea.text.mono", { rows: 5, "aria-label": "Result", spellcheck: "false", disabled: true }), said = h("p.bad-ink", { role: "alert" });
     let instead = "same", effects = "ask", before = "";
     const picks = h("div"), effectsPick = h("div");

@@ -54,7 +54,7 @@ export function history(model, query, acts) {
 
   function row(event) {
     if (!event) return h("div.ev-row.ghosted", { role: "listitem" }, h("i.ghost"));
-    return h("button.ev-row", { role: "listitem", type: "button", class: `tone-${toneOf(event)}${event.dropped !== null && event.dropped !== undefined ? " dropped" : ""}${event.seq === chosen ? " chosen" : ""}`, data: { seq: event.seq, row: "1" }, "aria-current": event.seq === chosen ? "true" : undefined, onclick: () => pick(event.seq) },
+    return h("button.ev-row", { role: "listitem", class: `tone-${toneOf(event)}${event.dropped != null ? " dropped" : ""}${event.seq === chosen ? " chosen" : ""}`, data: { seq: event.seq, row: "1" }, "aria-current": event.seq === chosen ? "true" : undefined, onclick: () => pick(event.seq) },
       h("span.ev-seq", count(event.seq)), h("span.ev-at", { title: exact(event.at) }, clock(ms(event.at), true)), h("span.ev-kind-name", event.kind), h("span.ev-key.cut", event.key ?? ""), h("span.ev-says.cut", told(event)));
   }
 
@@ -120,10 +120,10 @@ export function history(model, query, acts) {
       return void swap(side, headOf(event), h("div.json", tree(event)));
     }
     const { event } = answer;
-    swap(side, headOf(event), h("h2.side-title", told(event)), answer.value === undefined || answer.value === null ? null : h("section", h("h3", "Value"), value(answer.value)), h("section", h("header.sub", h("h3", "Event"), h("span.gap"), h("button.quiet", { type: "button", title: "Copy the event as JSON", "aria-label": "Copy the event as JSON", onclick: () => copied(json(event, 2), "The event") }, icon("copy"))), h("div.json", tree(event))));
+    swap(side, headOf(event), h("h2.side-title", told(event)), answer.value == null ? null : h("section", h("h3", "Value"), value(answer.value)), h("section", h("header.sub", h("h3", "Event"), h("span.gap"), h("button.quiet", { title: "Copy the event as JSON", "aria-label": "Copy the event as JSON", onclick: () => copied(json(event, 2), "The event") }, icon("copy"))), h("div.json", tree(event))));
   }
 
-  const headOf = (event) => h("header.side-head", h("span.side-sort", icon("note"), event.kind), h("span.dim.mono", `seq ${event.seq}`), h("span.dim", day(event.at)), event.key ? h("button.link", { type: "button", onclick: () => acts.where("timeline", event.key) }, "in the timeline") : null);
+  const headOf = (event) => h("header.side-head", h("span.side-sort", icon("note"), event.kind), h("span.dim.mono", `seq ${event.seq}`), h("span.dim", day(event.at)), event.key ? h("button.link", { onclick: () => acts.where("timeline", event.key) }, "in the timeline") : null);
 
   show();
   if (words.value || kind.value || dropped.checked) filtered();

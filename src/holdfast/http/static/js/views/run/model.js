@@ -42,6 +42,7 @@ export class Run {
 
   /** Read the run and its journal, and follow it from there. */
   async begin() {
+    const leaving = new AbortController(), first = read(this.page(0), { signal: leaving.signal }); // few runs are huge, so it is not waited for
     const answer = await read(this.url());
     if (this.closed) return;
     if (!answer.ok) {
@@ -50,8 +51,10 @@ export class Run {
     }
     this.told(answer.data);
     this.changed("info");
-    if ((this.info.events ?? 0) > HUGE) await this.huge();
-    else await this.pages(this.anew());
+    if ((this.info.events ?? 0) > HUGE) {
+      leaving.abort();
+      await this.huge();
+    } else await this.pages(this.anew(), { first });
     if (this.closed) return;
     this.whole = true;
     this.showOpen(answer.data.open);
@@ -90,7 +93,7 @@ export class Run {
     if (!(await folded)) return this.closed ? undefined : this.pages(this.anew());
     this.changed("events");
     const journal = this.anew();
-    await this.pages(journal, RARE);
+    await this.pages(journal, { kinds: RARE });
     await this.mend(journal);
     journal.next = Math.max(journal.next, this.outline.events); // what the outline has is not told again
   }
@@ -110,10 +113,16 @@ export class Run {
     this.changed("events");
   }
 
-  async pages(journal, kinds = null) {
+  /** The path of a page of its events; the outline tells no call that a retry took out. */
+  page(after, kinds = null) {
+    return this.url("events", { after, limit: PAGE, kinds, dropped: kinds ? null : "true" });
+  }
+
+  /** Read all events, or those of some kinds; `first` is the first page, if it was asked for already. */
+  async pages(journal, { kinds = null, first = null } = {}) {
     let after = 0;
     for (;;) {
-      const answer = await read(this.url("events", { after, limit: PAGE, kinds, dropped: kinds ? null : "true" })); // the outline tells no call that a retry took out
+      const answer = await ((!after && first) || read(this.page(after, kinds)));
       if (this.closed) return;
       if (!answer.ok) {
         this.problem = answer.error;

@@ -4,11 +4,9 @@ import { axis, folds } from "./axis.js";
 import { h, s, swap } from "../../dom.js";
 import { isOpen } from "./journal.js";
 import { icon } from "../../icons.js";
-import { day, many, minute, ms, spoken } from "../../say.js";
-import { worker } from "../../workers.js";
-import { outlineRows } from "./outline.js";
+import { day, many, minute, ms, spoken, worker } from "../../say.js";
 import { between, edge, lying, moved, path } from "./torn.js";
-import { named, noRows, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
+import { named, noRows, outlineRows, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
 
 const SIGNS = { step: "step", model: "model", timer: "clock", question: "person", child: "child", branch: "branch", many: "stack", dropped: "undo" };
 const MOST = 200;
@@ -17,7 +15,7 @@ const MOST = 200;
 export function across(tear, onclick) {
   const top = lying(edge(6, 0, 2400, { seed: tear.seq, tooth: 7 })), bottom = top.map(([x, y]) => [x, y + 33]);
   const gone = tear.how === "lease" ? "stopped answering" : tear.how === "dead" ? "was killed" : "was gone";
-  return h(onclick ? "button.across" : "div.across", { type: onclick ? "button" : undefined, onclick, "aria-label": tearSentence(tear), role: onclick ? undefined : "separator" },
+  return h(onclick ? "button.across" : "div.across", { onclick, "aria-label": tearSentence(tear), role: onclick ? undefined : "separator" },
     s("svg", { viewBox: "0 0 2400 46", preserveAspectRatio: "xMinYMid slice", "aria-hidden": "true" }, s("path.gap", { d: between(top, bottom) }), s("path.rip", { d: path(top) }), s("path.rip", { d: path(bottom) })),
     h("span", { "aria-hidden": "true" }, icon("tear"), h("b", `${worker(tear.owner, tear.by) ?? "its process"} ${gone}`), h("span.across-on", `${worker(tear.by, tear.owner) ?? "another"} went on within ${spoken(tear.to - tear.from)}`)));
 }
@@ -65,7 +63,7 @@ export function phone(model, view, acts) {
   function rowOf(row, now) {
     const { call } = row, [name, input] = call && !call.items ? named(call) : [row.name ?? call?.name ?? rowSentence(row, now), row.note ?? ""];
     const doubt = call?.tries?.some((each) => each.how === "unknown"), state = call?.state ?? "group", open = call ? isOpen(call) : row.running > 0;
-    return h("button.dw-row", { type: "button", class: `is-${open ? "running" : state} sort-${row.sort}`, "aria-label": rowSentence(row, now), onclick: () => (row.sort === "dropped" || row.expanded !== undefined && model.outline ? acts.toggle(row) : acts.choose(row.at ?? (call && !call.items ? call.key : row.key))) },
+    return h("button.dw-row", { class: `is-${open ? "running" : state} sort-${row.sort}`, "aria-label": rowSentence(row, now), onclick: () => (row.sort === "dropped" || row.expanded !== undefined && model.outline ? acts.toggle(row) : acts.choose(row.at ?? (call && !call.items ? call.key : row.key))) },
       h("span.sort", icon(SIGNS[row.sort] ?? "note")),
       h("span.dw-what", h("span.cut", h(row.sort === "question" || row.sort === "dropped" ? "span.strong" : "code.strong", name), input && h("span.dim", ` ${input}`)),
         (row.group || call?.items) && small(row, now),

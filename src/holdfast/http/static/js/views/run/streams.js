@@ -105,7 +105,7 @@ export function streams(model, chosen, acts) {
     const now = `${all.map((each) => `${each.name} ${each.offset} ${each.ended}`).join()} ${wanted?.name}`;
     if (now !== names) {
       names = now;
-      swap(list, all.map((each) => h("li", h("button", { type: "button", "aria-current": each === wanted ? "true" : undefined, onclick: () => acts.where("streams", each.name) },
+      swap(list, all.map((each) => h("li", h("button", { "aria-current": each === wanted ? "true" : undefined, onclick: () => acts.where("streams", each.name) },
         h("span.mono.strong", each.name), h("span.dim", `${bytes(each.size_bytes)}${each.attempt > 1 ? `, attempt ${each.attempt}` : ""}`), each.ended ? standing(each.reason ? "failed" : "completed", each.reason ? (WHY[each.reason] ?? each.reason) : "ended") : standing("running", "open")))));
       if (!all.length) swap(element, h("div.quiet-note", h("p.strong", "No stream was written."), h("p.dim", "A step writes to one with ", h("code", "holdfast.stream"), ".")));
       else if (!list.isConnected) swap(element, list, side);

@@ -16,7 +16,7 @@ import { promptName, turnsOf } from "./turns.js";
 const MOST = 60, LONG = 4000;
 
 export function talk(model, acts) {
-  const list = h("div.talk"), below = h("button.news", { type: "button", hidden: true, onclick: () => scrollTo({ top: document.body.scrollHeight }) }, icon("down"), "new words below");
+  const list = h("div.talk"), below = h("button.news", { hidden: true, onclick: () => scrollTo({ top: document.body.scrollHeight }) }, icon("down"), "new words below");
   const element = h("section.panel.talk-panel", list, below);
   const turns = new Map(); // by key: {element, stamp, close}
   let shown = MOST, kept = null;
@@ -24,7 +24,7 @@ export function talk(model, acts) {
   function draw() {
     const all = turnsOf(model.journal, foldsOf(model)), end = innerHeight + scrollY >= document.body.scrollHeight - 80, wanted = new Set();
     const made = [];
-    if (all.length > shown) made.push(h("button.link.talk-more", { type: "button", onclick: () => { shown += MOST; draw(); } }, `${many(all.length - shown, "message")} before`));
+    if (all.length > shown) made.push(h("button.link.talk-more", { onclick: () => { shown += MOST; draw(); } }, `${many(all.length - shown, "message")} before`));
     for (const item of all.slice(-shown)) {
       const done = item.call ?? item.tool, stamp = done ? `${done.seq} ${done.state}` : item.fold ? String(item.fold.to) : "", known = turns.get(item.key);
       wanted.add(item.key);
@@ -106,7 +106,7 @@ export function talk(model, acts) {
     if (call.state === "failed") return swap(answer, h("p.bad-ink", call.remarks?.at(-1)?.text ?? "failed")), [];
     const found = await model.value(call.seq);
     const response = found.value?.response ?? null, parts = Array.isArray(response?.parts) ? response.parts : null;
-    if (!parts) return swap(answer, typeof found.value === "string" ? prose(cut(found.value, LONG)) : found.value === undefined || found.value === null ? h("p.dim", call.result ?? "") : h("div.json", tree(found.value))), [];
+    if (!parts) return swap(answer, typeof found.value === "string" ? prose(cut(found.value, LONG)) : found.value == null ? h("p.dim", call.result ?? "") : h("div.json", tree(found.value))), [];
     if (response.model_name) retext(name, response.model_name);
     const text = parts.filter((part) => part.part_kind === "text").map((part) => textOf(part.content)).join("\n\n"), thoughts = parts.filter((part) => part.part_kind === "thinking").map((part) => textOf(part.content)).join("\n\n");
     const before = call.attempts > 1 || call.tries?.length ? await salvaged(text) : 0;

@@ -8,12 +8,10 @@ import { axis, folds, TEAR, ticks } from "./axis.js";
 import { h, s, swap } from "../../dom.js";
 import { isOpen } from "./journal.js";
 import { icon } from "../../icons.js";
-import { clock, count, day, dollars, many, minute, ms, spoken } from "../../say.js";
-import { worker } from "../../workers.js";
+import { clock, count, day, dollars, many, minute, ms, spoken, worker } from "../../say.js";
 import { between, edge, moved, path } from "./torn.js";
-import { outlineRows } from "./outline.js";
 import { windowOn } from "./window.js";
-import { named, noRows, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
+import { named, noRows, outlineRows, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
 
 const ROW = 26, PIECE = 780, PAD = 4, HEAD = 53, MOST_ROWS = 56, BEYOND = 8, END = 24, UNDER_TEAR = 9, DAY_WIDE = 80, FURTHER = 0.01;
 const SIGNS = { step: "step", model: "model", timer: "clock", question: "person", child: "child", branch: "branch", many: "stack", some: "filter", dropped: "undo" };
@@ -184,7 +182,7 @@ export function timeline(model, view, acts) {
       const isOne = all.length === 1, chosen = all.findIndex((tear) => String(tear.seq) === view.chosen);
       const next = all[(chosen + 1) % all.length]; // of several, a press goes through them
       return h("button.pill", {
-        type: "button", class: chosen >= 0 ? "chosen" : "", style: { left: px(Math.min(Math.max(x, 72), width - 78)) }, onclick: () => acts.choose(String(next.seq)),
+        class: chosen >= 0 ? "chosen" : "", style: { left: px(Math.min(Math.max(x, 72), width - 78)) }, onclick: () => acts.choose(String(next.seq)),
         "aria-label": isOne ? tearSentence(all[0]) : `${all.length} interruptions`, data: { tear: all[0].seq },
       }, icon("tear"), isOne ? `went on within ${spoken(all[0].to - all[0].from)}` : `${all.length} interruptions`);
     });
@@ -201,7 +199,7 @@ export function timeline(model, view, acts) {
     }
     return groups.map(({ x, all }) => {
       const first = all[0], text = all.length > 1 ? `${many(all.length, "mark")}: ${all.slice(0, 4).map((each) => each.text).join("; ")}` : `${first.text}, ${clock(first.at)}`;
-      return h("button.flag", { type: "button", class: `${first.sort}${all.some((each) => String(each.seq) === view.chosen) ? " chosen" : ""}`, style: { left: px(x) }, title: text, "aria-label": text, onclick: () => acts.choose(String(first.seq)) }, icon(FLAGS[first.sort]));
+      return h("button.flag", { class: `${first.sort}${all.some((each) => String(each.seq) === view.chosen) ? " chosen" : ""}`, style: { left: px(x) }, title: text, "aria-label": text, onclick: () => acts.choose(String(first.seq)) }, icon(FLAGS[first.sort]));
     });
   }
 

@@ -22,7 +22,7 @@ export function bulkBar({ chosen, all, total, chooseAll, none, done }) {
   const offered = Object.entries(DEEDS).filter(([, deed]) => has(deed.needs) && (all || chosen.some(deed.fits)));
   return h("div.many", { role: "toolbar", "aria-label": "For the chosen runs" },
     h("span", h("b", count(size)), " chosen"),
-    !all && total > chosen.length && h("button.link", { type: "button", onclick: chooseAll }, "choose all that fit the filter"),
+    !all && total > chosen.length && h("button.link", { onclick: chooseAll }, "choose all that fit the filter"),
     h("span.gap"),
     offered.map(([action, deed]) => button(deed.text, { name: deed.name, kind: deed.asks ? "small danger" : "small", onclick: () => act(action) })),
     !all && chosen.length === 2 && button("Compare", { name: "compare", kind: "small", href: path("compare", { a: chosen[0].id, b: chosen[1].id }) }),
@@ -34,8 +34,8 @@ async function carryOut(action, { chosen, all, size }) {
   const body = { action, ids: all ? null : chosen.filter(deed.fits).map((run) => run.id), filter: all ? all.filter : null, expect: all ? size : null, reason: "" };
   const number = all ? size : body.ids.length;
   if (!deed.asks) return answered(deed, await write("api/runs/bulk", body));
-  const reason = h("input.text", { type: "text", maxlength: 500, "aria-label": "Reason" });
-  const typed = h("input.text.short", { type: "text", inputmode: "numeric", autocomplete: "off", "aria-label": "How many" });
+  const reason = h("input.text", { maxlength: 500, "aria-label": "Reason" });
+  const typed = h("input.text.short", { inputmode: "numeric", autocomplete: "off", "aria-label": "How many" });
   const agents = [...new Set(chosen.map((run) => run.agent))];
   const wrong = h("p.hint.wrong", { role: "alert" });
   const result = await ask({

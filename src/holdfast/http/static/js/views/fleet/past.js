@@ -1,6 +1,8 @@
-// Workers that are gone, in words. Nothing here touches the page.
+// What was: workers that are gone, in words, and the last hour, minute by minute. Nothing here touches the page.
 
 import { age, clock, many, ms, now, spoken, when } from "../../say.js";
+
+const MINUTE = 60_000, HOUR = 60;
 
 /** What came of a worker and its runs; `left` is how many of them nobody has taken over yet, null if that is not known. */
 export function goneWords({ how, at, moved = 0, after_ms: after = null }, left) {
@@ -13,3 +15,13 @@ export function goneWords({ how, at, moved = 0, after_ms: after = null }, left) 
 
 /** Since when there has been no sign of any worker. */
 export const silence = (last) => `There has been no sign of any worker since ${when(last)}${now() - ms(last) < 1000 ? "" : `, for ${age(last)}`}; `;
+
+/**
+ * What was done in each of the last sixty minutes that are over, the last one last. The server tells those in which anything was done,
+ * each when it is over, so one that is missing is a minute of nothing; the last may not have been told yet, and is left out then.
+ */
+export function minutesOf(told, now) {
+  const known = new Map(told.map((each) => [Math.floor(Date.parse(each.at) / MINUTE), each])), last = Math.floor(now / MINUTE) - 1;
+  const made = Array.from({ length: HOUR }, (_, nth) => known.get(last - HOUR + 1 + nth) ?? { steps: 0, ended: 0, failed: 0 });
+  return known.has(last) || !known.has(last - 1) ? made : made.slice(0, -1);
+}
