@@ -309,7 +309,7 @@ export function timeline(model, view, acts) {
   function beside(start, moment, ...inside) {
     if (!isIn(at(moment))) return null;
     const long = inside.reduce((sum, each) => sum + (each?.textContent ?? each ?? "").length, 0) * 6.3, x = at(moment) + 8;
-    return h("span.beside", { style: x + long < width ? { left: px(x) } : { right: px(at(start) < long + 20 ? 4 : width - at(start) + 8) } }, inside);
+    return h("span.beside", { style: x + long < width ? { left: px(x) } : at(start) < long + 20 ? { left: px(Math.max(at(start), 0) + 8) } : { right: px(width - at(start) + 8) } }, inside);
   }
 
   function bars(row, now) {
