@@ -52,7 +52,13 @@ async def test_every_address_of_the_dashboard_is_the_same_document(site):
     for name in re.findall(r'href="(.*?)"', "".join(named)):
         assert (await site.bare.get(f"/{name}")).status_code == 200, name
     assert len(OPENED) >= len(PAGES)
-    assert (await site.bare.get("/runs/a/nothing")).status_code == 404
+    for path, accepted, kind in (
+        ("/runs/a/nothing", "*/*", "json"),
+        ("/nowhere", "text/html,*/*", "html"),
+        ("/api/nowhere", "text/html", "json"),
+    ):
+        answer = await site.bare.get(path, headers={"Accept": accepted})
+        assert answer.status_code == 404 and kind in answer.headers["content-type"]
     assert (await site.bare.post("/runs")).status_code == 405
 
 

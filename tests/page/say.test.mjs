@@ -30,7 +30,7 @@ test("a run stands in one of a dozen ways, by what it waits for", () => {
 
 test("what happens is a sentence", () => {
   const said = (more) => flat(happens(run(more)));
-  assert.equal(said({ doing: { kind: "step", name: "write_section", count: 2, since: ago(71_000) } }), "write_section · 2 at once, 1 min");
+  assert.equal(said({ doing: { kind: "step", name: "write_section", count: 2, since: ago(71_000) } }), "write_section · 2 at once, 71 s");
   assert.match(said({ status: "waiting", waits_for: "retry", doing: { kind: "retry", name: "summarise", attempt: 3, of: 8, next_at: new Date(now() + 41_000).toISOString(), error: "503 overloaded", count: 1 } }), /^summarise · attempt 4 of 8 in 4[01] s · 503 overloaded$/);
   assert.equal(said({ status: "failed", error: "ValueError: no good\nat all" }), "ValueError: no good at all");
   assert.equal(said({ status: "failed", failure: { type: "ValueError", message: "no good" } }), "ValueError: no good");

@@ -88,6 +88,14 @@ def test_an_answer_has_a_control_for_every_type(stage, visit):
     }  # fmt: skip
 
 
+def test_an_answer_is_needed_before_it_is_confirmed(stage, visit):
+    question = ask(stage, "seat", "kai", id="seat-kai")
+    page = visit("bo").goto(f"/approvals/{question.id}", ".form")
+    page.click(".q-buttons .primary")
+    expect(page.locator(".hint.wrong")).to_have_text("an answer is needed")
+    expect(page.locator("dialog")).to_have_count(0)
+
+
 def test_two_people_at_once_the_second_sees_who_when_and_the_change(stage, visit):
     question = ask(stage, "refund", 12.0, id="refund-12")
     ana, bo = visit("ana"), visit("bo")
@@ -124,6 +132,7 @@ def test_a_value_that_changed_while_one_looked_is_shown_and_nothing_is_decided(s
     told = page.locator(".q-told")
     expect(told).to_contain_text("changed it while you looked. Nothing was decided.")
     expect(told.locator("pre")).to_have_count(3)
+    expect(page.locator(".q-buttons .primary")).to_be_disabled()
     told.locator("text=Keep mine").click()
     expect(page.locator("[aria-label=Days]")).to_have_value("20")
     expect(page.locator(".q-change")).to_contain_text("ana's yes was for the value before")
@@ -143,15 +152,43 @@ def test_doubt_is_resolved_by_what_a_person_knows(stage, visit):
     expect(page.locator("dialog")).to_have_count(0)
 
 
-def test_offline_nothing_is_decided_and_nothing_is_queued(stage, visit):
+def test_when_the_answer_to_a_decision_is_lost_the_page_looks_what_became_of_it(stage, visit):
     question = ask(stage, "refund", 3.0, id="refund-3")
+    ana = visit("ana")
+    how = ["before", "after"]
+
+    def lose(route):
+        if how.pop(0) == "after":
+            route.fetch()
+        route.abort()
+
+    page = ana.goto(f"/approvals/{question.id}", ".q-buttons .primary")
+    page.route(
+        lambda url: url.endswith(question.id),
+        lambda route: route.continue_() if route.request.method == "GET" else lose(route),
+    )
+    page.click(".q-buttons .primary")
+    page.click("dialog button[type=submit]")
+    expect(page.locator("dialog .problem")).to_contain_text("It was not decided: the question is as it was.")
+    assert look(stage, question.id).status == "open"
+    page.click("dialog button[type=submit]")
+    expect(page.locator(".q-meta")).to_contain_text("approved by ana")
+    expect(page.locator("dialog")).to_have_count(0)
+    expect(page.locator(".q-buttons button")).to_have_count(0)
+
+
+def test_offline_nothing_is_decided_and_nothing_is_queued(stage, visit):
+    question = ask(stage, "refund", 4.0, id="refund-4")
     ana = visit("ana")
     page = ana.goto(f"/approvals/{question.id}", ".q-buttons .primary")
     ana.context.set_offline(True)
     page.click(".q-buttons .primary")
     page.click("dialog button[type=submit]")
-    expect(page.locator("dialog .problem")).to_contain_text("You are offline; nothing was decided.")
+    expect(page.locator("dialog .problem")).to_contain_text("It is not known whether this was decided; looking.")
+    expect(page.locator("dialog button[type=submit]")).to_be_disabled()
+    expect(page.locator(".q-buttons .primary")).to_be_disabled()
     ana.context.set_offline(False)
+    expect(page.locator("dialog .problem")).to_contain_text("It was not decided")
     assert look(stage, question.id).status == "open"
 
 

@@ -131,6 +131,7 @@ def test_who_agrees_twice_is_told_that_and_what_is_missing(office, come):
     page.click("dialog button[type=submit]")
     expect(page.locator(".q-why")).to_contain_text(re.compile(r"You agreed .*\. 1 of 2 agrees; 1 more must\."))
     expect(page.locator(".q-buttons .primary")).to_be_disabled()
+    expect(page.locator(f"[data-row='{question.id}']")).to_contain_text("you agreed")
     other.click("dialog button[type=submit]")
     expect(other.locator(".q-told")).to_contain_text("You have agreed already. 1 of 2 agrees; 1 more must.")
 

@@ -106,6 +106,43 @@ def test_what_was_edited_must_fit(read):
     assert read(OBJECT, None)["errors"] == ["at is needed", "days is needed"]
 
 
+DECIMAL = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "format": "decimal"}]}
+PRICED = {
+    "type": "object",
+    "properties": {
+        "total": DECIMAL, "prices": {"type": "array", "items": DECIMAL},
+        "rates": {"type": "object", "additionalProperties": DECIMAL},
+    },
+}  # fmt: skip
+
+
+def test_a_decimal_keeps_every_digit_that_was_typed(read):
+    """It is sent as a text: as a number it would be a float to whoever reads it."""
+    value = '{"total":"1234567890123456.10","prices":["9.90"],"rates":{"eur":"1.10"}}'
+    assert read(PRICED, value)["kept"] and '"9.90"' not in read(PRICED, value)["told"]
+    made = read(PRICED, value, {"Total": "1234567890123456.17", "eur": "99.50"})
+    assert made["sent"] == value.replace("456.10", "456.17").replace("1.10", "99.50") and made["errors"] == []
+    assert read(PRICED, value, {"Total": "99.5 EUR"})["errors"] == ["99.5 EUR is no number"]
+    assert read(PRICED, value, {"Total": "-0.01"})["errors"] == ["at least 0"]
+    assert read(PRICED, '{"total":12.5}')["kept"]
+    assert read({}, "[5]", {"What is decided, as JSON": "99.5 EUR"})["errors"] == [
+        "it is no JSON: a text stands in quotes, and a number has nothing behind it"
+    ]
+
+
+def test_what_is_entered_has_the_form_of_its_format(read):
+    key = "12345678-1234-5678-1234-567812345678"
+    for form, good, bad in (
+        ("time", ["08:15", "23:59:59.5Z"], ["25:99", "8 am"]),
+        ("duration", ["PT3H", "P1DT30M", "3:00:00", "2 days"], ["3 hours", "P"]),
+        ("uuid", [key, key.replace("-", "")], [key[:-1]]), ("email", ["ana@example.org"], ["ana"]),
+    ):  # fmt: skip
+        schema = {"type": "object", "properties": {"x": {"type": "string", "format": form}}}
+        assert [read(schema, '{"x":"old"}', {"X": each})["errors"] for each in good] == [[] for _ in good]
+        assert all(read(schema, '{"x":"old"}', {"X": each})["errors"][0].startswith("it is a") for each in bad)
+        assert read(schema, '{"x":"old"}')["kept"]
+
+
 def test_a_moment_without_a_zone_stays_without_one(read):
     schema = {"type": "string", "format": "date-time"}
     assert read(schema, '"2026-11-17T07:00:00"')["sent"] == '"2026-11-17T07:00:00"'
@@ -173,6 +210,19 @@ def test_a_field_that_is_not_in_the_value_is_shown_as_not_set(read, schema, bare
     edited = read(schema, bare, {"Name": "bob"})
     assert edited["sent"] == bare.replace("eve", "bob") and edited["errors"] == []
     assert read(schema, bare, click="Set it")["sent"] == bare.replace('"eve"', '"eve","days":30')
+
+
+def test_a_field_is_called_by_its_own_name_and_one_that_is_none_can_be_set(read):
+    place = {"title": "Address", "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    ref = {"$ref": "#/$defs/Address"}
+    schema = {
+        "type": "object", "$defs": {"Address": place},
+        "properties": {"home": ref, "second": {"anyOf": [ref, {"type": "null"}]}},
+    }  # fmt: skip
+    value = '{"home":{"city":"Graz"},"second":null}'
+    made = read(schema, value)
+    assert made["kept"] and made["told"].split() == ["Home", "City", "Second", "noneSet", "it"]
+    assert read(schema, value, click="Set it")["errors"] == ["city is needed"]
 
 
 # Draw a value as a person who is asked about it sees it.

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 from playwright.sync_api import expect
-from tests.page.browser import Visitor
+from tests.page.browser import PHONE, Visitor
 from tests.page.long_agents import Pace, fill
 from tests.page.scene import bare, served
 
@@ -88,6 +88,16 @@ def test_the_end_of_a_long_run_is_shown_while_the_server_folds_it(ana, steps):
     expect(page.locator(f"{ROW}[aria-level='2']")).to_have_count(5)
     assert sum(f", {steps // 20:,} calls" in each for each in rows(page)) == 5
     assert elements(page) < ELEMENTS
+
+
+def test_a_long_run_on_a_phone_is_told_by_what_the_server_folded(place, browser, steps):
+    visitor = Visitor(browser, place.address, place.tokens["ana"], size=PHONE)
+    page = visitor.goto("/runs/kelp", ".dw-row")
+    expect(page.locator(".dw-row")).to_have_count(4)
+    assert f", {steps // 4:,} calls, " in page.locator(".dw-row").first.get_attribute("aria-label")
+    page.locator(".dw-row").first.tap()
+    expect(page.locator(".dw-row")).to_have_count(9)
+    visitor.leave()
 
 
 def test_every_event_of_a_long_journal_can_be_scrolled_to(ana, steps):

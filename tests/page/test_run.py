@@ -132,6 +132,51 @@ def test_a_filter_shows_what_fits_and_stands_in_the_address(visit):
     expect(page.locator(".tl-none")).to_have_text("No call fits the filter.")
 
 
+@pytest.mark.parametrize("phone", [False, True])
+def test_what_one_may_decide_comes_first_and_menus_open_under_their_button(visit, phone):
+    page = visit("ana", phone=phone).goto("/runs/payout-8841", ".run-title")
+    expect(page.locator(".run-title .acts > *").first).to_have_text("Decide")
+    page.keyboard.press(".")
+    menu, opener = page.locator(".menu").bounding_box(), page.locator(".run-title .square").bounding_box()
+    assert 0 < menu["y"] - opener["y"] - opener["height"] < 20 and menu["x"] >= 0
+    assert menu["x"] + menu["width"] <= page.viewport_size["width"] and page.evaluate("scrollY") == 0
+    page.keyboard.press("Escape")
+    page.click("text=Decide")
+    expect(page.locator(".question h1")).to_contain_text("happen")
+
+
+def test_addresses_that_lead_nowhere_say_so_and_a_part_that_was_not_read_is_read_later(visit):
+    visitor = visit("ana")
+    page = visitor.goto("/nowhere", "h1")
+    expect(page.locator("h1")).to_have_text("There is nothing here")
+    for path, told in (
+        ("/agents/nope", "There is no agent nope."),
+        ("/schedules/nope", "There is no schedule, trigger or notification nope."),
+        ("/approvals/nope", "There is no such question."),
+    ):
+        visitor.goto(path, ".problem")
+        expect(page.locator(".problem")).to_contain_text(told)
+    page.route(lambda url: url.endswith(("views/fleet.js", "api/me")), lambda route: route.abort())
+    page.click("nav >> text=Fleet")
+    expect(page.locator("main .problem")).to_contain_text("The server did not answer. It is read as soon as it does.")
+    page.unroute_all()
+    expect(page.locator("main h1")).to_have_text("Fleet")
+
+
+def test_two_calls_with_other_inputs_show_both_and_a_journal_is_filtered_by_its_address(visit):
+    visitor = visit("ana")
+    page = visitor.goto("/compare?a=otters-2026-07&b=seals-2026-07", ".cmp-row:not(.is-same)")
+    for of, told in (("A", "how sea otters hold on"), ("B", "harbour seals")):
+        expect(page.locator(f".cmp-half[data-of={of}] p code").first).to_contain_text(told)
+    page = visitor.goto("/runs/otters-2026-07/journal", ".ev-row[data-seq]")
+    page.select_option("[aria-label=Kind]", "run")
+    page.fill("[aria-label='Filter events']", "interrupted")
+    expect(page.locator(".ev-row[data-seq]")).to_have_count(1)
+    assert "kind=run" in page.url and "q=interrupted" in page.url
+    page.reload()
+    expect(page.locator(".ev-row[data-seq]")).to_have_count(1)
+
+
 def test_who_may_only_read_is_offered_nothing_else(visit):
     page = visit("eve").goto("/runs/otters-2026-07", ROW)
     assert page.locator(".acts button").count() == 1  # what can be copied and opened

@@ -4,7 +4,7 @@ import test from "node:test";
 import { age, clock, day, exact, inUtc, learn, left, moment, ms, now, seconds, span, spoken, stand, when } from "../../src/holdfast/http/static/js/time.js";
 
 test("spans are said as the command line says them", () => {
-  const said = [[0, "0 ms"], [880, "880 ms"], [999.4, "999 ms"], [999.6, "1.0 s"], [1234, "1.2 s"], [59_949, "59.9 s"], [59_950, "1 min"], [240_000, "4 min"], [7_500_000, "2 h 5 min"], [7_200_000, "2 h"], [172_800_000, "2 days"], [-5, "0 ms"]];
+  const said = [[0, "0 ms"], [880, "880 ms"], [999.4, "999 ms"], [999.6, "1.0 s"], [1234, "1.2 s"], [59_949, "59.9 s"], [59_950, "1 min"], [90_000, "90 s"], [119_600, "2 min"], [240_000, "4 min"], [7_500_000, "2 h 5 min"], [7_200_000, "2 h"], [172_800_000, "2 days"], [-5, "0 ms"]];
   for (const [span, words] of said) assert.equal(spoken(span), words);
 });
 

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from tests.values.samples import relaxed
 
 from holdfast.errors import BadArguments, NotStorable
-from holdfast.values.schema import arguments_from_published, check_against
+from holdfast.values.codec import shape_of
+from holdfast.values.schema import arguments_from_published, check_against, entered
 from holdfast.values.signature import Signature
 
 
@@ -253,3 +254,15 @@ def test_an_argument_that_cannot_be_stored_is_refused_here() -> None:
 def test_a_nan_is_a_number() -> None:
     """Floats that JSON cannot write are numbers to a schema."""
     check_against({"properties": {"x": {"type": "number"}}}, {"x": math.nan}, "a")
+
+
+def test_a_decimal_that_a_person_enters_has_every_digit():
+    """A long number of JSON is a float that has lost some: it is refused, and its text is taken."""
+    schema = shape_of(dict[str, Decimal]).schema()
+    for text in ('{"a": 99.5}', '{"a": 123456789012}', '{"a": "1234567890123456.17"}', '{"a": -0.000120}'):
+        assert json.loads(entered(schema, text, "data")) == json.loads(text)
+    with pytest.raises(BadArguments, match=r"a: found the number 1234567890123456\.2, of which digits may be lost"):
+        entered(schema, '{"a": 1234567890123456.17}', "data")
+    with pytest.raises(BadArguments, match="EUR"):
+        entered(schema, '{"a": "99.5 EUR"}', "data")
+    assert entered(shape_of(float | str).schema(), "1234567890123456.17", "data") == "1234567890123456.2"

@@ -24,7 +24,7 @@ from holdfast.http.health import Health
 from holdfast.http.login import Entrance
 from holdfast.http.openapi import description
 from holdfast.http.overview import overview
-from holdfast.http.page import PAGES, Page
+from holdfast.http.page import PAGES, Page, path_in
 from holdfast.http.paths import by_route
 from holdfast.http.requests import Receiver
 
@@ -56,7 +56,17 @@ def application(hf: Client, guard: Tokens, followers: Followers, provider: oidc.
         routes += [Route("/sign-in/oidc", away.leave), Route("/sign-in/oidc/back", away.back)]
     for path, endpoints in by_route().items():
         routes.append(Route(path, functools.partial(receiver.serve, endpoints), methods=list(endpoints)))
-    failures = {HTTPException: _lost, Exception: failed}
+
+    async def lost(request: Request, error: Exception) -> Response:
+        """There is no such path. Whoever came with a browser is told so by the page."""
+        told = _lost(request, error)
+        if told.status_code != 404 or path_in(request.scope).startswith(("/api", "/static/")) or not _is_shown(request):
+            return told
+        found = await page.document(("views/lost",), request)
+        found.status_code = 404 if found.status_code == 200 else found.status_code
+        return found
+
+    failures = {HTTPException: lost, Exception: failed}
     app = Starlette(routes=routes, middleware=[Middleware(OwnPages)], exception_handlers=failures)
     app.router.redirect_slashes = False
     app.state.bundles = asyncio.Semaphore(1)
@@ -70,7 +80,12 @@ def _described() -> bytes:
     return json_bytes(description())
 
 
-async def _lost(request: Request, error: Exception) -> Response:
+def _is_shown(request: Request) -> bool:
+    """Does a browser ask for a document to show?"""
+    return request.method == "GET" and "text/html" in request.headers.get("accept", "")
+
+
+def _lost(request: Request, error: Exception) -> Response:
     """There is no such path, or it is asked in another way."""
     assert isinstance(error, HTTPException)
     if error.status_code == 405:

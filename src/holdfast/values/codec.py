@@ -791,6 +791,12 @@ def _generator() -> Any:
         def typed_dict_schema(self, schema: Any) -> Any:
             return _said(super().typed_dict_schema(schema), schema.get("cls"))
 
+        def decimal_schema(self, schema: Any) -> Any:
+            made = super().decimal_schema(schema)
+            for each in made.get("anyOf", ()):  # so that it is told from `float | str`
+                each.update({"format": "decimal"} if each.get("type") == "string" else {})
+            return made
+
         def get_default_value(self, schema: Any) -> Any:
             factory = schema.get("default_factory")
             return factory() if factory in (list, dict, set) else super().get_default_value(schema)

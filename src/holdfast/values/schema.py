@@ -13,7 +13,8 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -45,8 +46,9 @@ _SIZES: dict[str, tuple[Any, Any]] = {
 
 _NONE: Any = object()
 _DEFAULT = {"default", "x-default", "x-declared"}
+_FLOAT_DIGITS = 15  # of a decimal that are the same when a float is made of it
 _TOLD = 10  # so many of the fields that are left out are named
-_FORMATS: dict[str, type] = {"date-time": datetime, "date": date, "time": time, "uuid": UUID}
+_FORMATS: dict[str, type] = {"date-time": datetime, "date": date, "time": time, "uuid": UUID, "duration": timedelta}
 
 
 class _Wrong(Exception):
@@ -66,10 +68,15 @@ def check_against(schema: dict[str, Any], arguments: dict[str, Any], agent_name:
     check_value(schema, arguments, f"agent {agent_name!r}")
 
 
-def check_value(schema: dict[str, Any], value: Any, what: str, notes: Notes | None = None) -> None:
-    """Raise `BadArguments` if a value does not fit its schema. A field that is noted as a default need not fit its own."""
+def check_value(
+    schema: dict[str, Any], value: Any, what: str, notes: Notes | None = None, *, entered: bool = False
+) -> None:
+    """Raise `BadArguments` if a value does not fit its schema. A field that is noted as a default need not fit its own.
+
+    What a person has `entered` for a decimal must have every digit, which a long number of JSON has no more.
+    """
     try:
-        wrong = _Form(schema, notes).wrong(schema, value)
+        wrong = _Form(schema, notes, entered).wrong(schema, value)
     except RecursionError:
         raise _too_deep(what) from None
     if wrong is not None:
@@ -164,7 +171,7 @@ def entered(schema: dict[str, Any], text: str, what: str, shown: str | None = No
     if shown is not None:
         before, notes_before = tagged.read_noting(shown)
         notes |= _untouched(given, before, notes_before)
-    check_value(schema, given, what, notes)
+    check_value(schema, given, what, notes, entered=True)
     check_whole(schema, given, what, before)
     whole, notes = filled(schema, given, what, notes)
     return tagged.write(whole, notes=notes)
@@ -201,7 +208,8 @@ _LeftOut = tuple[tuple[tuple[str, ...], Any], ...]  # the path of each field tha
 class _Form:
     """A schema, and what was found with it so far: no part of a value is held against a part of the schema twice."""
 
-    def __init__(self, schema: dict[str, Any], notes: Notes | None = None) -> None:
+    def __init__(self, schema: dict[str, Any], notes: Notes | None = None, entered: bool = False) -> None:
+        self._entered = entered
         self._definitions: dict[str, Any] = schema.get("$defs", {})
         self.notes: Notes = dict(notes or {})  # of what is filled in, and of the values before that
         # By identity. The values are kept, so that no other one gets the id of one that is gone.
@@ -224,6 +232,10 @@ class _Form:
         # Few calls for each level: the depth of what can be checked is bounded by them.
         seen = _as_json(value)
         found = _misfit(schema, seen)
+        if self._entered and type(value) is float and _is_decimal(schema) and _digits(value) > _FLOAT_DIGITS:
+            return _Wrong(
+                (), f"the number {value!r}, of which digits may be lost", "a text with all of them, in quotes"
+            )
         for part in schema.get("allOf", ()):
             found = found or self.wrong(part, value)
         for union in ("anyOf", "oneOf"):
@@ -403,6 +415,14 @@ def _as_json(value: Any) -> Any:
     return str(value) if kind in ATOMS and kind not in (str, int, float, bool, type(None)) else value
 
 
+def _is_decimal(schema: dict[str, Any]) -> bool:
+    return any(isinstance(each, dict) and each.get("format") == "decimal" for each in schema.get("anyOf", ()))
+
+
+def _digits(value: float) -> int:
+    return len(repr(value).lower().partition("e")[0].replace(".", "").strip("-0"))
+
+
 def _numbers(keys: Mapping[str, Any]) -> list[int]:
     """The keys that a type may make numbers of."""
     return [int(key) for key in keys if len(key) <= 100 and key.isascii() and key.isdecimal()]
@@ -436,6 +456,11 @@ def _beyond_limits(schema: dict[str, Any], value: Any) -> _Wrong | None:
             shape_of(_FORMATS[schema["format"]]).revive(value, "value")
         except NotStorable:
             return _Wrong((), _spoken(value), _describe(schema))
+    if type(value) is str and schema.get("format") == "decimal":
+        try:
+            Decimal(value)
+        except ArithmeticError:
+            return _Wrong((), _spoken(value), "a number")
     if type(value) is str and "pattern" in schema and not _matches(schema["pattern"], value):
         return _Wrong((), _spoken(value), f"text that matches {cut(schema['pattern'], 200)!r}")
     return None

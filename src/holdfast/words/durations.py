@@ -106,11 +106,13 @@ def moment(epoch: int) -> datetime:
 
 
 def spoken(span_s: float) -> str:
-    """A span of seconds for people: '3 ms', '1.2 s', '4 min', '2 h 5 min', '3 days'."""
+    """A span of seconds for people: '3 ms', '1.2 s', '90 s', '4 min', '2 h 5 min', '3 days'."""
     if span_s < 0.9995:
         return f"{span_s * 1000:.0f} ms"
     if span_s < 59.95:
         return f"{span_s:.1f} s"
+    if 60.5 < span_s < 119.5:  # less than a tenth of it is rounded away
+        return f"{span_s:.0f} s"
     minutes = round(span_s / 60)
     if minutes < 60:
         return f"{minutes} min"

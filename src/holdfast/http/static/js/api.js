@@ -4,7 +4,8 @@ import { parse, write as json } from "./json.js";
 import { get, set } from "./store.js";
 import { learn } from "./time.js";
 
-const UNREACHABLE = { code: "offline", message: "The server does not answer.", hint: "Nothing was changed by this page.", details: null };
+const UNREACHABLE = { code: "offline", message: "The server does not answer.", hint: "", details: null };
+const UNKNOWN = { ...UNREACHABLE, code: "unknown", message: "The server did not answer.", hint: "It is not known whether this was done: look before you do it again." };
 const UNREADABLE = { code: "unreadable", message: "The answer of the server could not be read.", details: null };
 
 /** The whole address of a path of this server, wherever it is mounted. */
@@ -26,6 +27,9 @@ function early(path) {
   return first?.path === path ? first : null;
 }
 
+/** Call a function when the server answers again. */
+export const back = (then) => setTimeout(async () => ((await read("api/me")).status ? then() : back(then)), 2000);
+
 async function ask(path, options, exact = false) {
   const first = early(path), asked = first?.asked ?? performance.now();
   let answer;
@@ -33,7 +37,7 @@ async function ask(path, options, exact = false) {
     const headers = { Accept: "application/json", ...options.headers };
     answer = await (first?.answer ?? fetch(address(path), { credentials: "same-origin", cache: "no-store", redirect: "error", ...options, headers }));
   } catch (error) {
-    return { ok: false, status: 0, data: null, error: error.name === "AbortError" ? { ...UNREACHABLE, code: "left" } : UNREACHABLE };
+    return { ok: false, status: 0, data: null, error: error.name === "AbortError" ? { ...UNREACHABLE, code: "left" } : options.method ? UNKNOWN : UNREACHABLE };
   }
   noticed(answer.headers.get("X-Holdfast-Version"));
   let data = null;
@@ -45,7 +49,7 @@ async function ask(path, options, exact = false) {
   }
   const came = first?.came ?? performance.now();
   if (data?.now) learn(data.now, came - asked, performance.now() - came);
-  if (answer.ok && torn) return { ok: false, status: answer.status, data: null, error: { ...UNREADABLE, hint: `${options.method ? "It may be done all the same: look again. " : ""}Something before the server may have answered in its place. ${torn.message}` } };
+  if (answer.ok && torn) return { ok: false, status: answer.status, data: null, error: { ...UNREADABLE, code: options.method ? "unknown" : "unreadable", hint: `${options.method ? "It may be done all the same: look again. " : ""}Something before the server may have answered in its place. ${torn.message}` } };
   if (answer.ok) return { ok: true, status: answer.status, data, error: null };
   const error = data?.error ?? { code: `http_${answer.status}`, message: `The server answered ${answer.status}.`, hint: "", details: null };
   if (answer.status === 401 && path !== "session") set({ me: null, out: (get("out") ?? 0) + 1 });

@@ -5,8 +5,9 @@ import { read } from "./api.js";
 import { frame, turnTheme } from "./frame.js";
 import { help, keys, move } from "./keys.js";
 import { inbox } from "./live.js";
-import { copied, problem } from "./parts.js";
+import { copied, problem, unread } from "./parts.js";
 import { PLACES, viewOf } from "./router.js";
+import { agreed } from "./say.js";
 import { get, may, on, set } from "./store.js";
 import { line } from "./text.js";
 import { inUtc } from "./time.js";
@@ -45,8 +46,8 @@ async function route() {
   let module;
   try {
     module = await viewNamed(name);
-  } catch (error) {
-    if (view === own) swap(shell.main, h("div.head", h("h1", TITLES[name] ?? "Page")), problem({ code: "offline", message: "This part of the page could not be read.", hint: String(error.message) }, route));
+  } catch {
+    if (view === own) swap(shell.main, h("div.head", h("h1", TITLES[name] ?? "Page")), unread(route));
     return;
   }
   if (view !== own) return; // the reader went on
@@ -77,7 +78,7 @@ async function known() {
     const here = location.pathname.slice(base.pathname.length) + location.search;
     go(`${path("sign-in", here ? { to: here } : {})}${fragment}`, { replace: true });
   } else {
-    swap(shell.main, h("div.head", h("h1", "Holdfast")), problem(answer.error, route));
+    swap(shell.main, h("div.head", h("h1", "Holdfast")), answer.status ? problem(answer.error, route) : unread(route));
   }
   return false;
 }
@@ -106,8 +107,9 @@ async function counted() {
   const answer = await read("api/approvals?mine=true&limit=100");
   if (!answer.ok) return;
   const before = get("mine");
-  set({ mine: answer.data.approvals.length });
-  if (answer.data.approvals.length > before && before !== null) say("a question for you");
+  const mine = answer.data.approvals.filter((each) => !agreed(each, get("me"))).length;
+  set({ mine });
+  if (mine > before && before !== null) say("a question for you");
 }
 
 // One polite region says at most one sentence in five seconds.

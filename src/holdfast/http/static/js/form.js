@@ -65,17 +65,18 @@ function control(given, value, was, path, context, name) {
   const schema = plain(given, context.root);
   if (context.depth > DEEPEST) return raw(schema, value, path, context, name);
   if ("const" in schema) return fixed(value === undefined ? schema.const : value, path);
+  if (value === null && schema.nullable && (schema.type === "object" || schema.type === "array")) return unset(given, {}, was, path, context, name, true);
   if (value !== undefined && !fitsKind(schema, value, context)) return raw(schema, value, path, context, name);
   if (schema.type === "object" && schema.properties && Object.keys(schema.properties).length) return fields(schema, value, was, path, context);
   if (isFlat(schema, value)) return pairs(schema, value, was, path, context, name);
   if (schema.enum) return oneOf(schema, value, was, path, context, name);
   if (schema.type === "boolean") return oneOf({ ...schema, enum: [true, false] }, value, was, path, context, name);
-  if (schema.type === "integer" || schema.type === "number") return number(schema, value, path, context, name);
+  if (NUMBERS.has(schema.type)) return number(schema, value, path, context, name);
   if (schema.type === "string") return words(schema, value, path, context, name);
   if (schema.type === "array") {
     const items = plain(schema.items, context.root);
     if (items.enum && items.enum.length <= 20) return someOf(schema, items.enum, value, was, path, context, name);
-    if (items.type === "string" || items.type === "integer" || items.type === "number") return tags(schema, items, value, path, context, name);
+    if (items.type === "string" || NUMBERS.has(items.type)) return tags(schema, items, value, path, context, name);
     if (items.type === "object" && items.properties) return several(schema, items, value, path, context, name);
   }
   return raw(schema, value, path, context, name);
@@ -88,7 +89,7 @@ function fitsKind(schema, value, context) {
   if (schema.type === "array") return Array.isArray(value) && (plain(schema.items, context.root).type !== "object" || value.every(isObject));
   if (value === null) return true;
   if (schema.type === "string") return typeof value === "string";
-  return (schema.type !== "integer" && schema.type !== "number") || isNumber(value);
+  return !NUMBERS.has(schema.type) || isNumber(value) || (schema.type === "decimal" && isDecimal(value));
 }
 
 // A control that nobody has touched reads as what was given, whatever the control makes of that: a moment to the second, a text with
@@ -185,15 +186,16 @@ function fixed(value, path) {
   return { ...single(path, h("span.fixed.mono", icon("lock"), text(value)), () => [value, null]), still: true };
 }
 
-// A field that is not in the value is not there: its default is offered, and what is offered is not what is decided.
-function unset(given, is, was, path, context, name) {
+// A field that is not in the value is not there: its default is offered, and what is offered is not what is decided. One that is none
+// where fields would be has none of them until it is set.
+function unset(given, is, was, path, context, name, none = false) {
   const offered = "const" in is ? is.const : is.default;
-  let now = single(path, h("span.unset", h("span.dim", offered === undefined ? "not set" : "not set; its default is ", offered !== undefined && h("code", cut(write(offered), 60))), h("button.link", { "aria-label": `Set ${name}`, onclick: () => {
+  let now = single(path, h("span.unset", h("span.dim", none ? "none" : offered === undefined ? "not set" : "not set; its default is ", offered !== undefined && h("code", cut(write(offered), 60))), h("button.link", { "aria-label": `Set ${name}`, onclick: () => {
     now = control(given, offered, was, path, context, name);
     swap(box, now.fields ? h("div.form.nested", now.element) : now.element);
     box.querySelector("input, textarea, select, button")?.focus();
     context.changed();
-  } }, "Set it")), () => [undefined, null]);
+  } }, "Set it")), () => [none ? null : undefined, null]);
   const box = h("div.unset-place", now.element);
   return { element: box, get: (errors, typing) => now.get(errors, typing), tell: (at, message) => now.tell(at, message), clear: () => now.clear() };
 }
@@ -204,7 +206,7 @@ function fields(schema, value, was, path, context) {
   const others = isObject(value) ? Object.entries(value).filter(([key]) => !has(schema.properties, key)) : [];
   const all = Object.entries(schema.properties).map(([key, given]) => {
     const is = plain(given, context.root);
-    const name = context.layout === "stacked" || schema.verbatim ? key : title(key, is);
+    const name = context.layout === "stacked" || schema.verbatim ? key : title(key, given);
     const own = has(value, key) ? value[key] : undefined;
     const first = has(was, key) ? was[key] : undefined;
     const made = isObject(value) && own === undefined
@@ -250,7 +252,8 @@ function fields(schema, value, was, path, context) {
 // A part that has no place in the form is decided with the rest, so it is shown with it.
 const beside = (key, value, { layout }) => wrapped({ element: h("div.json", tree(value, { open: true })) }, { name: key, layout, hint: "The form has no field for it: it stays as it is." });
 
-const title = (key, schema) => (key === "usd" ? "Dollars" : schema.title && schema.title.toLowerCase().replace(/\W/g, "") !== key.toLowerCase().replace(/\W/g, "") ? schema.title : key.replaceAll("_", " ").replace(/^./, (c) => c.toUpperCase()));
+// A field is called by its own title, or by its name: that of its type is the same in all fields of that type.
+const title = (key, schema) => (key === "usd" ? "Dollars" : schema?.title && schema.title.toLowerCase().replace(/\W/g, "") !== key.toLowerCase().replace(/\W/g, "") ? schema.title : key.replaceAll("_", " ").replace(/^./, (c) => c.toUpperCase()));
 
 function limits(schema) {
   const [least, most] = [schema.minimum ?? schema.exclusiveMinimum, schema.maximum ?? schema.exclusiveMaximum];
@@ -317,8 +320,9 @@ function sized(list, schema) {
   return null;
 }
 
-// A number as it was typed, every digit of it; null if it is none.
-function numeral(typed) {
+// A number as it was typed, every digit of it; null if it is none. A decimal is a text: whoever reads it makes no float of it.
+function numeral(typed, type) {
+  if (type === "decimal") return isDecimal(typed) ? typed : null;
   try {
     const found = parse(typed, { exact: true });
     if (isNumber(found)) return found;
@@ -328,6 +332,8 @@ function numeral(typed) {
   const found = Number(typed);
   return Number.isSafeInteger(found) || Math.abs(found) < Number.MAX_SAFE_INTEGER ? found : null;
 }
+const NUMBERS = new Set(["integer", "number", "decimal"]);
+const isDecimal = (value) => typeof value === "string" && /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(value);
 const isWhole = (number) => /^-?\d+$/.test(number) || Number.isInteger(Number(number));
 
 function less(one, other) {
@@ -353,10 +359,10 @@ function number(schema, value, path, context, name) {
   const get = () => {
     const typed = input.value.trim().replace(/(?<=\d),(?=\d{3}\b)/g, "");
     if (!typed) return [schema.nullable ? null : undefined, null];
-    const found = numeral(typed);
+    const found = numeral(typed, schema.type);
     if (found === null) return [undefined, `${input.value} is no number`];
     if (whole && !isWhole(found)) return [undefined, "it is a whole number"];
-    if (!isWhole(found) && !Number.isFinite(Number(found))) return [undefined, "it is larger than any number with a fraction can be"];
+    if (schema.type === "number" && !isWhole(found) && !Number.isFinite(Number(found))) return [undefined, "it is larger than any number with a fraction can be"];
     return [found, beyond(found, schema)];
   };
   if (!whole || context.layout === "stacked" || length > 6) return single(path, input, get, input, length > 24 && entirely(input));
@@ -369,6 +375,13 @@ function number(schema, value, path, context, name) {
   const nudge = (by, label, sign) => h("button.button.square", { "aria-label": label, onclick: () => step(by) }, icon(sign));
   return single(path, h("div.stepper", nudge(-1, "Fewer", "left"), input, nudge(1, "More", "right")), get, input);
 }
+
+const FORMATS = {
+  time: [/^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?(Z|[-+]\d\d:?\d\d)?$/i, "a time, such as 08:15"],
+  duration: [/^[-+]?(P(?=.)(\d+(\.\d+)?[YMWD])*(T(\d+(\.\d+)?[HMS])+)?|(\d+ days?,? ?)?(\d+:\d\d(:\d\d(\.\d+)?)?)?)$/i, "a duration, such as PT3H, P1DT30M or 3:00:00"],
+  uuid: [/^[\da-f]{8}(-?[\da-f]{4}){3}-?[\da-f]{12}$/i, "a UUID, 32 digits from 0 to f"],
+  email: [/^[^@\s]+@[^@\s]+$/, "an address, such as ana@example.org"],
+};
 
 function words(schema, value, path, context, name) {
   if (schema.format === "date" || schema.format === "date-time") return moments(schema, value, path, context, name);
@@ -385,7 +398,8 @@ function words(schema, value, path, context, name) {
     if (!typed && schema.nullable && value !== "") return [null, null];
     if (schema.minLength && [...typed].length < schema.minLength) return [typed, `at least ${schema.minLength} characters`];
     if (schema.maxLength !== undefined && [...typed].length > schema.maxLength) return [typed, `at most ${schema.maxLength} characters`];
-    return [typed, null]; // a pattern is the server's to look for: there are some that a browser never comes to the end of
+    const [form_, said] = FORMATS[schema.format] ?? [];
+    return [typed, form_ && !form_.test(typed) ? `it is ${said}` : null]; // a pattern is the server's to look for: there are some that a browser never comes to the end of
   }, input, [entirely(input), plainly(input)]);
 }
 
@@ -409,11 +423,12 @@ function tags(schema, items, value, path, context, name) {
   const now = Array.isArray(value) ? [...value] : [];
   const input = h("input", { "aria-label": `Add to ${name}`, placeholder: "add", autocomplete: "off" });
   const box = h("div.tags");
+  const says = items.type === "decimal" ? text : token;
   let message = null;
   const add = () => {
     const typed = input.value.trim();
     if (!typed) return;
-    const found = items.type === "string" ? typed : numeral(typed);
+    const found = items.type === "string" ? typed : numeral(typed, items.type);
     if (found === null || (items.type === "integer" && !isWhole(found))) {
       message = `${typed} is no ${items.type === "integer" ? "whole number" : "number"}`;
       return context.changed();
@@ -425,7 +440,7 @@ function tags(schema, items, value, path, context, name) {
     input.focus();
     context.changed();
   };
-  const draw = () => swap(box, now.map((each, at) => h("span.token", token(each), h("button", { "aria-label": `Take ${token(each)} out`, onclick: () => { now.splice(at, 1); draw(); input.focus(); context.changed(); } }, icon("cross")))), input);
+  const draw = () => swap(box, now.map((each, at) => h("span.token", says(each), h("button", { "aria-label": `Take ${says(each)} out`, onclick: () => { now.splice(at, 1); draw(); input.focus(); context.changed(); } }, icon("cross")))), input);
   input.addEventListener("keydown", (event) => {
     if (event.key === "Enter" || event.key === ",") {
       event.preventDefault();
@@ -476,7 +491,7 @@ function raw(schema, value, path, context, name) {
     try {
       return [parse(input.value, { exact: true }), null];
     } catch (error) {
-      return [undefined, `it is no JSON: ${error.message}`];
+      return [undefined, /^\s*["[{]/.test(input.value) ? `it is no JSON: ${error.message}` : `it is no JSON: a text stands in quotes, and a number has nothing behind it`];
     }
   }, input, [entirely(input), plainly(input)]);
 }

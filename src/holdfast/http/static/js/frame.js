@@ -55,8 +55,8 @@ export function frame(go) {
 function live() {
   const { how, asOf, again } = get("line");
   if (how === "lost") {
-    const wait = again ? `, again in ${seconds(Math.max(again - Date.now(), 0))}` : "";
-    return h("span.live.lost", { title: "The server does not answer. It is asked again; nothing is missed." }, h("i"), h("span", `as of ${clock(asOf)}${wait}`));
+    const wait = again && h("span.only-wide", `, again in ${seconds(Math.max(again - Date.now(), 0))}`);
+    return h("span.live.lost", { title: "The server does not answer. It is asked again; nothing is missed." }, h("i"), h("span", `as of ${clock(asOf)}`, wait));
   }
   return h("span.live", { title: "Connected: what happens is shown as it happens" }, h("i"), h("span", how === "ended" ? "ended" : "live"));
 }

@@ -6,6 +6,7 @@ import { isNumber, same, write } from "./json.js";
 import { cut, isId } from "./text.js";
 import { advice, dollars, exact, flat, many, ms, tone, word } from "./say.js";
 import { strand } from "./strand.js";
+import { back } from "./api.js";
 import { get } from "./store.js";
 
 export { icon, strand };
@@ -20,7 +21,7 @@ const SHAPES = {
   bad: [["circle.full", { cx: 7, cy: 7, r: 5.9 }], ["path.on", { d: "M4.9 4.9l4.2 4.2M9.1 4.9l-4.2 4.2" }]],
   off: [["circle.ring", { cx: 7, cy: 7, r: 5.2 }], ["path.ring", { d: "M3.6 10.4l6.8-6.8" }]],
   ask: [["rect.full", { x: 1.6, y: 1.6, width: 10.8, height: 10.8, rx: 3.2 }], ["path.on", { d: "M5.3 5.5c0-1 .8-1.6 1.7-1.6s1.7.6 1.7 1.5c0 1.2-1.7 1.3-1.7 2.6M7 10h0" }]],
-  doubt: [["path.full", { d: "M7 .9 13.1 7 7 13.1.9 7z" }], ["path.on", { d: "M5.6 5.6c0-.9.6-1.3 1.4-1.3s1.4.5 1.4 1.2c0 1-1.4 1.1-1.4 2.2M7 9.6h0" }]],
+  doubt: [["path.full", { d: "M7 .9 13.1 7 7 13.1.9 7z" }], ["path.on", { d: "M7 4.2v3.4M7 9.8h0" }]],
   retry: [["path.ring", { d: "M11.6 7a4.6 4.6 0 1 1-1.5-3.4M11.8 1.8v2.6H9.2" }]],
   stop: [["rect.full", { x: 1.6, y: 1.6, width: 10.8, height: 10.8, rx: 2.4 }], ["path.on", { d: "M5.4 4.8v4.4M8.6 4.8v4.4" }]],
 };
@@ -296,6 +297,7 @@ export function menu(opener, items) {
     return typeof does === "string" ? h("a", { ...props, href: does, onclick: close }, text) : h("button", { ...props, onclick: () => { close(); does(); } }, text, said && h("span.dim", said));
   }));
   opener.after(made);
+  if (made.getBoundingClientRect().left < 8) made.classList.add("from-left"); // there is no room on that side
   opener.setAttribute("aria-expanded", "true");
   addEventListener("pointerdown", outside, true);
   made.querySelector("[role=menuitem]")?.focus();
@@ -308,6 +310,13 @@ export function menu(opener, items) {
 export const ghosts = (rows = 8, kind = "") =>
   h("div.ghosts", { class: kind, "aria-busy": "true", "aria-label": "Loading" }, [62, 48, 70, 55, 66, 44, 58, 71].slice(0, rows).map((wide) =>
     h("div.ghost-row", [4, 10, wide - 20, 8].map((each) => h("i.ghost", { style: { width: `${each}%` } })))));
+
+/** A part of the page that could not be read: it is read again when the server answers. */
+export function unread(again) {
+  const made = problem({ code: "offline", message: "This part of the page could not be read.", hint: "The server did not answer. It is read as soon as it does." }, again);
+  back(() => made.isConnected && again());
+  return made;
+}
 
 /** An error where it happened: its message, its hint, its code, and a way to try again, unless the store will never have it. */
 export const problem = (error, again) =>

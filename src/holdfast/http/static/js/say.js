@@ -176,6 +176,9 @@ const bare = (name) => name.replace(/^group:/, "");
 /** Is this for the person who looks? */
 export const isMine = (to, me) => !to?.length || to.some((each) => each === me?.name || me?.groups?.includes(bare(each)));
 
+/** Has this person agreed to a question as it is? Then it waits for others. */
+export const agreed = (item, me) => item.votes.some((each) => each.yes && each.by === me?.name);
+
 // What the API advises is for programs. Where it names a path, people are told what the page has for that.
 const ADVICE = {
   unknown_run: "It may have been deleted. Runs has those there are.", unknown_agent: "Agents has those that workers have published.", unknown_approval: "Approvals has those that are open.",
@@ -185,7 +188,7 @@ const ADVICE = {
 };
 
 /** What one can do about an error, in words for people; empty where the advice is for programs alone. */
-export const advice = (error) => (/\b(GET|POST|PUT|DELETE) \/|\/api\b|openapi|Authorization/.test(error.hint ?? "") ? (ADVICE[error.code] ?? "") : (error.hint ?? ""));
+export const advice = (error) => (/\b(GET|POST|PUT|DELETE) \/|\/api\b|openapi|Authorization|\bhf\./.test(error.hint ?? "") ? (ADVICE[error.code] ?? "") : (error.hint ?? ""));
 
 /** A call as people name it: `:approve` is what the engine calls a question. */
 export const callName = (name) => ({ ":approve": "approval", ":ask": "question", ":receive": "message", ":receive.timeout": "wait for a message" })[name] ?? String(name).replace(/^:/, "").replaceAll(".", " ");

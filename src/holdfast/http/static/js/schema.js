@@ -20,6 +20,8 @@ export function plain(schema, root, depth = 0) {
     const rest = kinds.filter((each) => each.type !== "null");
     const { anyOf: _a, oneOf: _b, ...outer } = schema;
     if (rest.length === 1 && rest.length < kinds.length) return { ...rest[0], ...outer, nullable: true };
+    const number = rest.find((each) => each.type === "number");
+    if (number && rest.length === 2 && rest.some((each) => each.type === "string" && (each.format === "decimal" || each.pattern))) return { ...number, ...outer, type: "decimal", nullable: rest.length < kinds.length }; // a Decimal of Python
     if (rest.every((each) => "const" in each)) return { ...outer, enum: rest.map((each) => each.const), nullable: rest.length < kinds.length };
   }
   if (Array.isArray(schema.type)) {
@@ -33,7 +35,7 @@ export function plain(schema, root, depth = 0) {
 export function typeOf(schema, root = schema) {
   const is = plain(schema, root);
   const base = is.enum ? is.enum.map((each) => write(each)).join(" | ") : is.type === "array" ? `list[${is.items ? typeOf(is.items, root) : "any"}]` :
-    { string: { date: "date", "date-time": "datetime", time: "time", duration: "duration", uuid: "uuid" }[is.format] ?? "str", integer: "int", number: "float", boolean: "bool", object: is.title ?? "object" }[is.type] ?? "any";
+    { string: { date: "date", "date-time": "datetime", time: "time", duration: "duration", uuid: "uuid" }[is.format] ?? "str", integer: "int", number: "float", decimal: "decimal", boolean: "bool", object: is.title ?? "object" }[is.type] ?? "any";
   return (is.nullable ? `${base} | None` : base) + ("default" in is ? ` = ${write(is.default)}` : "");
 }
 
@@ -53,7 +55,7 @@ export function brief(schema, value, most = 34) {
     if ("const" in of || now == null) return [];
     const word = key.replaceAll("_", " ");
     if (Array.isArray(now)) return now.length && now.every((each) => typeof each === "string") ? [now.join(", ")] : [];
-    if (isNumber(now)) return [key === "usd" ? money(now) : /s$/.test(word) ? `${now} ${word}` : `${word} ${now}`];
+    if (isNumber(now) || of.type === "decimal") return [key === "usd" ? money(now) : /s$/.test(word) ? `${now} ${word}` : `${word} ${now}`];
     if (typeof now === "boolean") return now ? [word] : [];
     return of.enum ? [now] : [];
   });

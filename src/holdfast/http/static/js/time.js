@@ -34,11 +34,12 @@ export function ms(moment) {
   return Number.isNaN(at) ? null : at;
 }
 
-/** A span for people: '3 ms', '1.2 s', '4 min', '2 h 5 min', '3 days'. */
+/** A span for people: '3 ms', '1.2 s', '90 s', '4 min', '2 h 5 min', '3 days'. */
 export function spoken(spanMs) {
   const seconds = Math.max(spanMs, 0) / 1000;
   if (seconds < 0.9995) return `${even(seconds * 1000)} ms`;
   if (seconds < 59.95) return `${tenths(seconds)} s`;
+  if (seconds > 60.5 && seconds < 119.5) return `${even(seconds)} s`;
   const minutes = even(seconds / 60);
   if (minutes < 60) return `${minutes} min`;
   if (minutes < 48 * 60) return minutes % 60 ? `${Math.floor(minutes / 60)} h ${minutes % 60} min` : `${minutes / 60} h`;

@@ -37,7 +37,7 @@ export function open(context) {
         h("td", each.served ? h("span.kelp-ink.nowrap", "by live workers") : h("span.dim", "not now"), each.versions.length > 1 && h("p.dim", `versions ${each.versions.join(", ")}`)),
         h("td.only-wide.dim.mono.takes", takes(each.schema)),
         numbers && [h("td.num", count(each.day?.runs ?? 0)), h("td.num", each.day?.failed ? h("span.bad-ink", count(each.day.failed)) : h("span.dim", "–")), h("td.num.only-wide", each.day?.median_ms ? spoken(each.day.median_ms) : h("span.dim", "–")), h("td.num.only-wide", each.day?.usd ? dollars(each.day.usd) : h("span.dim", "–"))])))));
-    swap(side, chosen ? starter(chosen, context) : h("section.panel.start", h("p.dim", may("write") ? "Choose an agent to start a run of it." : "Your token may look and not start.")));
+    swap(side, chosen ? starter(chosen, context) : params.name ? problem({ code: "unknown_agent", message: `There is no agent ${params.name}.`, hint: "No worker has published it." }) : h("section.panel.start", h("p.dim", may("write") ? "Choose an agent to start a run of it." : "Your token may look and not start.")));
     if (chosen) context.title(chosen.name);
   };
   fill();

@@ -2,7 +2,7 @@
 
 import { h, path, swap } from "../dom.js";
 import { inOrder } from "./run/journal.js";
-import { choice, copied, ghosts, icon, problem, tabs } from "../parts.js";
+import { choice, copied, ghosts, icon, problem, tabs, unread } from "../parts.js";
 import { count, flat, happens, stands, word } from "../say.js";
 import { styled } from "../sheets.js";
 import { on } from "../store.js";
@@ -27,7 +27,7 @@ export function open(context) {
   const acts = {
     choose, toggle, go, fork: (call) => top.fork(call), markdown,
     where: (to, what) => go(to === "streams" ? path("runs", id, "streams", what) : to === "timeline" ? path("runs", id, { at: what }) : path("runs", id, to, { at: what })),
-    at: (at) => go(path("runs", id, tab, { at }), { replace: true }),
+    at: (chosen_) => go(path("runs", id, tab, chosen_), { replace: true }),
     rowOf: (key) => body?.rows?.find((row) => row.key === key) ?? null,
   };
   const model = new Run(id, (why) => changed(why));
@@ -107,7 +107,7 @@ export function open(context) {
   // The parts of a run that are not its timeline are read when they are first looked at.
   const PARTS = {
     conversation: async () => withSide((await import("./run/talk.js")).talk(model, acts)),
-    journal: async () => (await import("./run/history.js")).history(model, query.get("at"), acts),
+    journal: async () => (await import("./run/history.js")).history(model, query, acts),
     data: async () => (await import("./run/data.js")).data(model),
     streams: async () => (await import("./run/streams.js")).streams(model, params.stream, acts),
     audit: async () => (await import("./run/deeds.js")).deeds(model),
@@ -128,7 +128,7 @@ export function open(context) {
         body = made;
         swap(main, body.element);
         schedule();
-      }, (error) => swap(main, problem({ code: "offline", message: "This part of the page could not be read.", hint: String(error.message) }, () => { bodyOf = ""; schedule(); })));
+      }, () => swap(main, unread(() => { bodyOf = ""; schedule(); })));
     }
     body?.draw();
     side?.draw(view.chosen);

@@ -40,6 +40,7 @@ export class Question {
   }
 
   close() {
+    this.closed = true;
     clearInterval(this.timer);
   }
 
@@ -213,8 +214,9 @@ export class Question {
     this.behind = unshown(this.shown);
     const voted = this.voted;
     const bad = ((this.errors ?? []).length > 0 && this.kind !== "ask") || this.behind > 0 || voted;
-    const buttons = this.#choices().map(({ text, kind, key, name, does, needs }) => button(text, { kind, key: narrow ? undefined : key, name, onclick: does, disabled: needs && Boolean(bad) }));
+    const buttons = this.#choices().map(({ text, kind, key, name, does, needs }) => button(text, { kind, key: narrow ? undefined : key, name, onclick: does, disabled: this.unknown || Boolean(this.compare) || (needs && Boolean(bad)) }));
     const why = this.behind > 0 ? h("p.q-why", icon("warn"), h("span", "Not all of what you decide is on the page yet. ", h("button.link", { onclick: () => this.#showAll() }, "Show all of it"))) :
+      this.compare ? h("p.q-why", icon("warn"), h("span", "It was changed: look at that first.")) :
       voted && h("p.q-why", icon("check"), h("span", `You agreed ${ago(voted.at)}. ${counted(this.item)}`));
     const passes = button("Pass on…", { key: narrow ? undefined : "p", kind: narrow ? "plain" : "", onclick: () => this.#passOn() });
     if (narrow) return swap(this.acts, h("div", why, h("div.q-quick", button(this.note ? "Change the note" : "Add a note", { name: "note", kind: "plain", onclick: () => this.#noted() }), passes), h("div.q-buttons", { data: { of: String(buttons.length) } }, buttons)));
@@ -266,11 +268,9 @@ export class Question {
 
   async #answer() {
     const { value, errors } = this.form.read();
-    if (errors.length) {
-      this.form.show(errors);
-      return;
-    }
-    await this.#confirm("Send this answer?", { decision: "answer", value: value === undefined ? null : value }, { yes: "Answer", body: [shownValue(value === undefined ? null : value, { open: true, exact: true })] });
+    if (value === undefined && !errors.length) errors.push({ path: [], message: "an answer is needed" });
+    if (errors.length) return void this.form.show(errors);
+    await this.#confirm("Send this answer?", { decision: "answer", value }, { yes: "Answer", body: [shownValue(value, { open: true, exact: true })] });
   }
 
   async #happened() {
@@ -318,10 +318,13 @@ export class Question {
         const made = makes();
         if (!made) return false;
         this.note = field.value;
-        const sent = await write(path("api", "approvals", item.id), { ...made, digest: item.digest, note: this.note }, "POST", { exact: true });
-        if (sent.status === 0) {
-          swap(wrong, problem({ code: "offline", message: "You are offline; nothing was decided.", hint: "Try again when the server answers." }));
-          return false;
+        let sent = await write(path("api", "approvals", item.id), { ...made, digest: item.digest, note: this.note }, "POST", { exact: true });
+        if (sent.error?.code === "unknown") {
+          const tells = (message, hint) => swap(wrong.isConnected ? wrong : this.top, problem({ code: "unknown", message, hint }));
+          tells("It is not known whether this was decided; looking.", sent.error.message);
+          sent = await this.#looked();
+          if (!sent) return tells("It was not decided: the question is as it was.", "Try again."), false;
+          if (!wrong.isConnected) this.#settled({ ...sent, how: made.decision }); // the sheet was closed meanwhile
         }
         if (sent.status === 422 || sent.status === 400) {
           swap(wrong, problem(sent.error));
@@ -332,9 +335,29 @@ export class Question {
         return { ...sent, how: made.decision };
       },
     });
-    if (!answer) return;
+    if (answer) await this.#settled(answer);
+  }
+
+  async #settled(answer) {
     if (answer.ok) return this.done({ ...answer.data.approval, mine: answer.how !== "delegate" }, answer.how);
     await this.#refused(answer);
+  }
+
+  // The answer to a decision was lost: ask until the server says what became of the question. Nothing is decided meanwhile, and null is
+  // that nothing was.
+  async #looked() {
+    const { item } = this, { name } = get("me"), said = (of) => [of.status, of.digest, of.votes.length, of.delegations.length].join();
+    this.unknown = true;
+    this.#drawActs();
+    let found;
+    while (!(found = await read(path("api", "approvals", item.id), { exact: true })).status && !this.closed) await new Promise((then) => setTimeout(then, 1000));
+    this.unknown = false;
+    this.#drawActs();
+    const now_ = found.data?.approval;
+    if (!now_) return found;
+    const own = said(now_) !== said(item) && (now_.decided_by === name || [...now_.votes, ...now_.delegations].some((each) => each.by === name));
+    if (!own && now_.status === "open" && now_.digest === item.digest) return null;
+    return own ? found : { ok: false, data: found.data, error: { code: now_.status === "open" ? "stale" : "already_decided" } };
   }
 
   // What the server says instead. Nothing that was typed is lost.
@@ -382,6 +405,7 @@ export class Question {
       swap(takes, button(`Look at ${by}'s`, { kind: "small primary", onclick: () => take(latest.data) }), this.changed && button("Keep mine", { kind: "small", onclick: () => take(this.mine) }));
     };
     this.compare();
+    this.#drawActs();
     swap(this.top, h("div.q-told", { role: "alert" }, icon("warn"), h("div", h("p.strong", `${by} changed it while you looked.${more}`), values, takes)));
   }
 

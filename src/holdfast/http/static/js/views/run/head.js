@@ -16,14 +16,15 @@ const SAMPLES = 20; // then how long is left can be told
 export function head(model, acts) {
   const element = h("header.run-head"), crumbs = h("nav.crumbs", { "aria-label": "Path" }), title = h("div.run-title"), list = h("dl.run-facts"), box = h("div.run-box");
   const says = h("span.run-says.cut"), state = h("span.run-state"), buttons = h("div.acts");
-  let drawn = "", boxed = "", estimate = null, told = [];
+  let drawn = "", boxed = "", estimate = null, told = [], mine = null, looked = "";
   swap(element, crumbs, title, list, box);
 
   function draw() {
     const { info, journal } = model, from = [info, journal.plan, journal.progress, model.known, model.whole, model.outline, Math.floor(model.now() / 1000)];
     if (!info || from.every((each, nth) => each === told[nth])) return; // only events came, of which the head does not tell
     told = from;
-    const now = `${info.id} ${info.status} ${info.stopping} ${info.parent} ${info.root} ${get("me")?.scopes}`;
+    decidable();
+    const now = `${info.id} ${info.status} ${info.stopping} ${info.parent} ${info.root} ${get("me")?.scopes} ${mine}`;
     if (drawn !== now) {
       drawn = now;
       swap(crumbs, h("a", { href: "runs" }, "Runs"), icon("right"),
@@ -38,11 +39,24 @@ export function head(model, acts) {
     drawBox();
   }
 
+  /** Look for a question of the run that this person may decide, when one is asked or decided. */
+  async function decidable() {
+    const { info } = model, now = may("decide") && (info.waits_for === "person" || info.doing?.kind === "question") ? `${info.updated_at} ${info.doing?.since}` : "";
+    if (now === looked) return;
+    looked = now;
+    const answer = now && (await read(path("api", "approvals", { run: info.id, mine: true, limit: 1 })));
+    if (now !== looked) return;
+    mine = answer?.data?.approvals?.[0]?.id ?? null;
+    told = [];
+    draw();
+  }
+
   // What one can do
 
   function actions() {
     const { info } = model, made = [], why = FINISHED.has(info.status) ? `it is ${info.status}` : null;
     const act = (text, name, does, refused) => button(text, { name, onclick: refused ? undefined : does, disabled: Boolean(refused), title: refused ?? undefined });
+    if (mine) made.push(button("Decide", { name: "person", kind: "primary", href: path("approvals", mine) }));
     if (may("write")) {
       if (info.status === "paused") made.push(act("Resume", "play", resume));
       else if (info.status === "failed") made.push(act("Retry…", "again", retry));
@@ -56,11 +70,12 @@ export function head(model, acts) {
       ["Open as JSON", path("api", "runs", info.id)],
       ...(may("write") && has("deletion") ? [null, ["Delete…", remove, { danger: true, said: FINISHED.has(info.status) ? "" : " when it is over" }]] : []),
     ]) });
-    return [...made, more];
+    return [...made, h("div.menu-at", more)];
   }
 
   async function done(answer, text) {
-    if (!answer.ok) return ask({ title: "It was refused", body: [problem(answer.error)], yes: "Close", no: null });
+    if (answer.error?.code === "unknown") model.soon(0);
+    if (!answer.ok) return ask({ title: answer.error.code === "unknown" ? "No answer" : "It was refused", body: [problem(answer.error)], yes: "Close", no: null });
     if (answer.data?.run?.id === model.id) model.told({ run: answer.data.run });
     toast(text);
     draw();

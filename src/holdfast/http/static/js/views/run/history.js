@@ -11,12 +11,13 @@ import { windowOn } from "./window.js";
 const ROW = 28, PAGE = 200, PAGES = 24, BEYOND = 10;
 const FAMILIES = [...new Set(KINDS.map((kind) => kind.split(".")[0]))];
 
-export function history(model, at, acts) {
+export function history(model, query, acts) {
+  const at = query.get("at");
   const list = h("div.ev-rows", { role: "list", "aria-label": "Events" }), side = h("aside.panel.side.ev-side", { "aria-label": "Event" }), total = h("span.dim");
-  const words = h("input", { type: "search", placeholder: "Filter: text, key or name", "aria-label": "Filter events", oninput: () => filtered() });
-  const kind = h("select.text.ev-kind", { "aria-label": "Kind", onchange: () => filtered() }, h("option", { value: "" }, "all kinds"), FAMILIES.map((each) => h("option", { value: each }, each)));
+  const words = h("input", { type: "search", placeholder: "Filter: text, key or name", "aria-label": "Filter events", value: query.get("q") ?? "", oninput: () => filtered() });
+  const kind = h("select.text.ev-kind", { "aria-label": "Kind", onchange: () => filtered() }, h("option", { value: "" }, "all kinds"), FAMILIES.map((each) => h("option", { value: each, selected: each === query.get("kind") }, each)));
   const scroller = h("div.ev-scroll", { tabIndex: -1, onscroll: () => (frame ||= requestAnimationFrame(scrolled)) }, list);
-  const dropped = h("input", { type: "checkbox", onchange: () => filtered() });
+  const dropped = h("input", { type: "checkbox", checked: query.has("dropped"), onchange: () => filtered() });
   const element = h("div.run-body", h("section.panel.ev-panel", h("header.ev-tools", h("div.mini-find", icon("filter"), words), kind, h("label.ev-drop", dropped, "taken out too"), h("span.gap"), total), scroller), side);
   const rows = windowOn(list, { high: ROW });
   let top = 0, high = 0; // of what is in sight
@@ -76,6 +77,7 @@ export function history(model, at, acts) {
     clearTimeout(timer);
     timer = setTimeout(() => {
       version += 1;
+      where();
       found = words.value.trim() || kind.value || dropped.checked ? [] : null;
       over = false;
       scroller.scrollTop = top = 0;
@@ -83,6 +85,8 @@ export function history(model, at, acts) {
       draw();
     }, 200);
   }
+
+  const where = () => acts.at({ at: chosen, q: words.value.trim() || null, kind: kind.value || null, dropped: dropped.checked ? "true" : null });
 
   let reading = false;
   async function more() {
@@ -100,7 +104,7 @@ export function history(model, at, acts) {
 
   function pick(seq) {
     chosen = seq;
-    acts.at(String(seq));
+    where();
     paint();
     show();
   }
@@ -122,6 +126,7 @@ export function history(model, at, acts) {
   const headOf = (event) => h("header.side-head", h("span.side-sort", icon("note"), event.kind), h("span.dim.mono", `seq ${event.seq}`), h("span.dim", day(event.at)), event.key ? h("button.link", { onclick: () => acts.where("timeline", event.key) }, "in the timeline") : null);
 
   show();
+  if (words.value || kind.value || dropped.checked) filtered();
   queueMicrotask(() => {
     draw();
     measure();

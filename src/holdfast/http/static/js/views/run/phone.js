@@ -6,7 +6,7 @@ import { isOpen } from "./journal.js";
 import { icon } from "../../icons.js";
 import { day, many, minute, ms, spoken, worker } from "../../say.js";
 import { between, edge, lying, moved, path } from "./torn.js";
-import { named, noRows, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
+import { named, noRows, outlineRows, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
 
 const SIGNS = { step: "step", model: "model", timer: "clock", question: "person", child: "child", branch: "branch", many: "stack", dropped: "undo" };
 const MOST = 200;
@@ -35,11 +35,12 @@ export function phone(model, view, acts) {
   function draw() {
     const now = model.now();
     Object.assign(view, { now, over: Boolean(model.info.finished_at), nested: model.nested });
-    const rows = rowsOf(model.journal, { ...view, closed: new Set() }).filter((row) => row.depth === 0 && !(row.call?.sort === "timer"));
+    const rows = model.outline ? outlineRows(model, view) : rowsOf(model.journal, { ...view, closed: new Set() }).filter((row) => row.depth === 0 && !(row.call?.sort === "timer"));
+    let last = 0; // what a row of an outline is opened to stays below it
     const items = [
-      ...rows.map((row) => ({ at: row.start === null ? 0 : spanOf2(row, now)[0], row })),
+      ...rows.map((row) => ({ at: (last = row.start === null ? (row.depth ? last : 0) : spanOf2(row, now)[0]), row })),
       ...model.journal.tears.map((tear) => ({ at: tear.to, tear })),
-      ...foldsOf(model).map((fold) => ({ at: fold.from + 1, fold })),
+      ...(model.outline ? [] : foldsOf(model)).map((fold) => ({ at: fold.from + 1, fold })),
     ].sort((one, other) => one.at - other.at);
     const made = [];
     let date = "";
@@ -57,12 +58,12 @@ export function phone(model, view, acts) {
     swap(element, h("div.dw", made));
   }
 
-  const spanOf2 = (row, now) => (row.call || row.group || row.calls ? spanOf(row, now) : [0, 0]);
+  const spanOf2 = (row, now) => (row.call || row.group || row.calls || row.span ? spanOf(row, now) : [0, 0]);
 
   function rowOf(row, now) {
     const { call } = row, [name, input] = call && !call.items ? named(call) : [row.name ?? call?.name ?? rowSentence(row, now), row.note ?? ""];
     const doubt = call?.tries?.some((each) => each.how === "unknown"), state = call?.state ?? "group", open = call ? isOpen(call) : row.running > 0;
-    return h("button.dw-row", { class: `is-${open ? "running" : state} sort-${row.sort}`, "aria-label": rowSentence(row, now), onclick: () => (row.sort === "dropped" ? acts.toggle(row) : acts.choose(call && !call.items ? call.key : row.key)) },
+    return h("button.dw-row", { class: `is-${open ? "running" : state} sort-${row.sort}`, "aria-label": rowSentence(row, now), onclick: () => (row.sort === "dropped" || row.expanded !== undefined && model.outline ? acts.toggle(row) : acts.choose(row.at ?? (call && !call.items ? call.key : row.key))) },
       h("span.sort", icon(SIGNS[row.sort] ?? "note")),
       h("span.dw-what", h("span.cut", h(row.sort === "question" || row.sort === "dropped" ? "span.strong" : "code.strong", name), input && h("span.dim", ` ${input}`)),
         (row.group || call?.items) && small(row, now),

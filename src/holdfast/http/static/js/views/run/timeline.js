@@ -10,9 +10,8 @@ import { isOpen } from "./journal.js";
 import { icon } from "../../icons.js";
 import { clock, count, day, dollars, many, minute, ms, spoken, worker } from "../../say.js";
 import { between, edge, moved, path } from "./torn.js";
-import { outlineRows } from "./outline.js";
 import { windowOn } from "./window.js";
-import { named, noRows, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
+import { named, noRows, outlineRows, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
 
 const ROW = 26, PIECE = 780, PAD = 4, HEAD = 53, MOST_ROWS = 56, BEYOND = 8, END = 24, UNDER_TEAR = 9, DAY_WIDE = 80, FURTHER = 0.01;
 const SIGNS = { step: "step", model: "model", timer: "clock", question: "person", child: "child", branch: "branch", many: "stack", some: "filter", dropped: "undo" };
@@ -310,7 +309,7 @@ export function timeline(model, view, acts) {
   function beside(start, moment, ...inside) {
     if (!isIn(at(moment))) return null;
     const long = inside.reduce((sum, each) => sum + (each?.textContent ?? each ?? "").length, 0) * 6.3, x = at(moment) + 8;
-    return h("span.beside", { style: x + long < width || at(start) < long + 20 ? { left: px(x) } : { right: px(width - at(start) + 8) } }, inside);
+    return h("span.beside", { style: x + long < width ? { left: px(x) } : at(start) < long + 20 ? { left: px(Math.max(at(start), 0) + 8) } : { right: px(width - at(start) + 8) } }, inside);
   }
 
   function bars(row, now) {

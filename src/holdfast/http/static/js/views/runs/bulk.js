@@ -57,7 +57,7 @@ async function carryOut(action, { chosen, all, size }) {
       }
       const answer = await write("api/runs/bulk", { ...body, reason: reason.value });
       if (answer.ok) return answer;
-      retext(wrong, answer.error.code === "changed" ? `More runs fit by now: ${answer.error.message}` : answer.error.message);
+      retext(wrong, `${answer.error.code === "changed" ? "More runs fit by now: " : ""}${answer.error.message} ${answer.error.code === "unknown" ? answer.error.hint : ""}`);
       return false;
     },
   });
@@ -66,7 +66,7 @@ async function carryOut(action, { chosen, all, size }) {
 
 async function answered(deed, answer) {
   if (!answer.ok) {
-    await ask({ title: "Nothing was done", body: [problem(answer.error)], yes: "Back", no: null });
+    await ask({ title: answer.error.code === "unknown" ? "No answer" : "Nothing was done", body: [problem(answer.error)], yes: "Back", no: null });
     return false;
   }
   const { done, refused = [] } = answer.data;
