@@ -115,6 +115,42 @@ def test_the_doctor_examines_a_cluster(beside, temporal_url, with_side):  # noqa
 
 
 @pytest.mark.slow
+async def test_runs_of_a_cluster_do_not_damage_the_database_beside_it(beside, postgres_url, tmp_path):
+    """What lies there of a run are copies; also of one that went to the cluster from there."""
+    holdfast.Keys(keys := tmp_path / "keys").new("ops")
+    async with holdfast.open(postgres_url, agents=[scenes.paused], settings=QUICK) as hf:
+        goes = await hf.start(scenes.paused, id="goes")
+        await goes.wait("waiting", waits_for="message", timeout="60s")
+        async with holdfast.open(beside, agents=[scenes.paused, scenes.sequential], settings=QUICK) as other:
+            await goes.export(file := tmp_path / "goes.bundle", move=await other.store_id(), keys=keys)
+            await other.import_run(file, keys=keys)
+            await other.get("goes").send("go", "now")
+            await other.get("goes").result(timeout="60s")
+            await (await other.start(scenes.sequential, 2, id="there")).result(timeout="60s")
+        for run in ("goes", "there"):
+            copied = [event.seq async for event in hf.get(run).events(follow=False)]
+            assert copied == list(range(len(copied))), run
+        with pytest.raises(holdfast.RunFinished, match="with the URL of the cluster"):
+            await hf.get("there").cancel()
+    for url in (beside, postgres_url):
+        told = await asyncio.to_thread(command, "doctor", db=url)
+        assert told.exit_code == 0, told.output
+        assert "nothing is wrong" in told.output
+
+
+@pytest.mark.postgres
+async def test_the_doctor_still_finds_a_run_that_lacks_events(postgres_url):
+    async with holdfast.open(postgres_url, agents=[scenes.sequential], settings=QUICK) as hf:
+        await (await hf.start(scenes.sequential, 2, id="whole")).result(timeout="60s")
+        await hf.store._submit(_lose_one)
+        assert (await hf.store.facts())["integrity"].startswith("1 runs have")
+
+
+def _lose_one(tx):
+    yield from tx.rows("delete_events", run="whole")
+
+
+@pytest.mark.slow
 def test_the_doctor_tells_a_cell_that_is_down_from_one_that_is_damaged(own_cells_url, own_servers):  # noqa: F811
     """Nothing is lost with it: nobody need stop a worker, or restore a backup."""
     assert "nothing is wrong" in command("doctor", db=own_cells_url).output

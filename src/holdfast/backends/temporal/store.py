@@ -36,7 +36,7 @@ from holdfast.backends.temporal.ground import first_attributes, first_memo
 from holdfast.backends.temporal.history import Found
 from holdfast.backends.temporal.moves import Moves, unspill
 from holdfast.backends.temporal.records import Start, State, moving
-from holdfast.backends.temporal.side import Forget, is_shadow
+from holdfast.backends.temporal.side import Forget
 from holdfast.backends.temporal.worker import TemporalWorker
 from holdfast.errors import (
     AlreadyDecided,
@@ -72,7 +72,7 @@ from holdfast.store.work import Asking, Transaction, rows, to_json
 from holdfast.words import people
 from holdfast.words.clock import Clock, SystemClock
 from holdfast.words.features import Feature
-from holdfast.words.model import FINISHED, ApprovalRow, Published, RunRow, is_served
+from holdfast.words.model import FINISHED, ApprovalRow, Published, RunRow, is_served, is_shadow
 from holdfast.words.people import Ballot
 from holdfast.words.spent import Spent
 from holdfast.worker.settings import Settings

@@ -43,6 +43,7 @@ from holdfast.store.work import Asking, Transaction, forget, listed, rows, to_js
 from holdfast.store.workers import Living, bury
 from holdfast.words.clock import Clock
 from holdfast.words.harmless import logger
+from holdfast.words.model import ON_TEMPORAL
 from holdfast.words.urls import without_secrets
 
 _log = logger("holdfast.store")
@@ -281,7 +282,7 @@ class PostgresStore(Store):
 
     async def facts(self) -> dict[str, Any]:
         ((version, database, schema, commit, size),) = await self._read(rows, "about")
-        ((gaps,),) = await self._read(rows, "gaps")
+        ((gaps,),) = await self._read(rows, "gaps", reason=ON_TEMPORAL)
         about = {"store": "postgresql", "server": version, "database": database, "schema_name": schema,
                  "synchronous_commit": commit, "bytes": size,
                  "integrity": "ok" if not gaps else f"{gaps} runs have more or fewer events than they should"}  # fmt: skip
