@@ -258,8 +258,46 @@ async def test_all_name_the_same_database_beside_a_cluster(temporal_url, tmp_pat
         async with holdfast.open(sides[1]):
             pass
     assert "holdfast.beside:" in str(refused.value)
-    async with holdfast.open(temporal_url):  # one that names none is not in their way
-        pass
+    with pytest.raises(holdfast.StoreUnavailable, match=r"this URL names none. Name the same one: \?side="):
+        async with holdfast.open(temporal_url):
+            pass
+
+
+@holdfast.step
+async def adds(n: int) -> int:
+    added.append(n)
+    return n + 1
+
+
+@holdfast.agent
+async def adding() -> int:
+    return await adds(1)
+
+
+added = []
+
+
+@pytest.mark.slow
+async def test_a_worker_without_a_side_leaves_runs_that_have_one_alone(temporal_url, tmp_path, caplog):  # noqa: F811
+    """It began before anybody named a side."""
+    added.clear()
+    async with holdfast.open(temporal_url, agents=[adding], settings=QUICK) as alone:
+        async with holdfast.open(f"{temporal_url}&side=sqlite:{tmp_path}/side.db") as hf:
+            run = await hf.start(adding)
+            while not (said := [each for each in caplog.records if "names none" in each.getMessage()]):
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(2)
+            own = await alone.run(adding)
+            assert (own, added) == (2, [1])  # its own alone
+            assert (await run.info()).status in ("ready", "running")
+        async with holdfast.open(
+            f"{temporal_url}&side=sqlite:{tmp_path}/side.db", agents=[adding], settings=QUICK
+        ) as hf:
+            assert await hf.get(run.id).result(timeout="60s") == 2
+    said = [each for each in caplog.records if "names none" in each.getMessage()]
+    assert len(said) == 1
+    assert run.id in said[0].getMessage()
+    assert not [each for each in caplog.records if each.exc_info]
 
 
 @pytest.mark.slow

@@ -64,6 +64,8 @@ class Activities:
         """Begin the body of a step, or its probe."""
         body = self._house.bodies.get(asked["home"]) if "home" in asked else None
         spec = body.work.spec if body is not None else self._spec(asked)
+        if "beside" in asked and self._house.turns_away(asked["run"]):
+            raise ApplicationError("this process has no side", type=NOT_HERE, non_retryable=True, category=_BENIGN)
         if spec is None or ("home" in asked and body is None):
             raise ApplicationError("the body is not in this process", type=NOT_HERE, non_retryable=True)
         desk = self._desk(asked, info)
@@ -104,7 +106,7 @@ class Activities:
         if fed:
             run = activity.info().workflow_id or ""
             if self._house.feed is None:
-                raise RuntimeError(f"run {run!r} uses a database beside the cluster: give this worker the same side=")
+                raise self._turned_away(run)
             async with asyncio.timeout(FED_S):
                 await self._house.feed.copy(run)
 
@@ -119,7 +121,7 @@ class Activities:
     async def _beside(self, asked: dict[str, Any]) -> list[Any]:
         store, run = self._house.side, asked["run"]
         if store is None:
-            raise RuntimeError(f"run {run!r} uses a database beside the cluster: give this worker the same side=")
+            raise self._turned_away(run)
         if "lines" in asked:
             await side.write(store, side.known(run, *asked["of"]), asked["mark"], asked["lines"])
             return []
@@ -150,6 +152,11 @@ class Activities:
         if "stream" in asked:
             return await side.pieces_of(store, run, asked["stream"], asked["after"])
         return await side.lasts_of(store, run)
+
+    def _turned_away(self, run: str) -> ApplicationError:
+        """Leave something to a worker that names the database beside the cluster. That is in its log once, and not each time."""
+        self._house.turns_away(run)
+        return ApplicationError("this process has no side", category=_BENIGN)
 
     async def _tell(self, run: str, said: dict[str, Any]) -> bool:
         """Tell another run something; False: it has ended."""

@@ -148,6 +148,7 @@ class Ground:
     def __init__(self, house: House, start: str, state: bytes | None) -> None:
         self.house, self.loop, self.outside = house, asyncio.get_running_loop(), outside()
         self._start = Start.read(start)
+        self.turned_away = self._start.side and house.turns_away(self._start.row.id)
         self.state = State() if state is None else State.unpack(state)
         self.row = row = self._start.row
         if state is not None:
@@ -184,11 +185,18 @@ class Ground:
     def store(self) -> Any:
         return self
 
+    @property
+    def has_side(self) -> bool:
+        """Was the run started with a database beside the cluster?"""
+        return self._start.side
+
     # The life of the workflow
 
     async def carry(self) -> str:
         """Carry the run to its end, or to the next execution; returns its result as a text."""
         state = self.state
+        if self.turned_away:
+            await self.loop.create_future()  # another worker has what it needs
         if state.over is not None:
             return await self._end_as(state.over)
         for run in state.frees:

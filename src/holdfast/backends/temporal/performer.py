@@ -63,6 +63,9 @@ class Place(Protocol):
     load: Load
 
     @property
+    def has_side(self) -> bool: ...
+
+    @property
     def clock(self) -> Clock: ...
 
     def came(self, key: str, activity: str, text: str) -> None:
@@ -90,6 +93,8 @@ class Performer:
         crashes, at = 0, None
         if not again:
             asked["once"] = True
+        if ground.has_side:
+            asked["beside"] = True
         while True:
             name = self._name(work, probes)
             try:

@@ -128,7 +128,9 @@ class TemporalStore(Moves):
     async def open(self) -> None:
         self._begin()
         self._client = await self.address.connect()
-        if self.side is not None:
+        if self.side is None:
+            await self._check_no_side()
+        else:
             await self.side.open()
             self.side.on_change(self._tell)
             try:
@@ -142,6 +144,21 @@ class TemporalStore(Moves):
         self._open = True
         self._news.begin()
 
+    async def _check_no_side(self) -> None:
+        """See that nobody names a database beside the cluster: a process without it could carry on no run that has one."""
+        if await self._remembered(SIDE_OF, self.address.queue) is not None:
+            raise StoreUnavailable(
+                f"others name a database beside the cluster at {self.url!r}, and this URL names none. Name the same one: "
+                f"?side=postgresql://..., or ?side=$NAME, a variable of the environment that has it. {self._given_up('none')}",
+                lasting=True,
+            )
+
+    def _given_up(self, instead: str) -> str:
+        return (
+            f"If that was given up for {instead}, stop all workers and end the workflow that remembers it: temporal workflow "
+            f"terminate --workflow-id {SIDE_OF}:{self.address.queue} --namespace {self.address.namespace}"
+        )
+
     async def _check_side(self, side: Store) -> None:
         """See that this database is the one that all others name: whoever came first has told the cluster which it is."""
         itself, told = await side.store_id(), await self._remembered(SIDE_OF, self.address.queue)
@@ -151,10 +168,9 @@ class TemporalStore(Moves):
         if told is not None and told["id"] != itself:
             raise StoreUnavailable(
                 f"{side.url!r} is not the database that others name beside the cluster at {self.url!r}: its id is {itself}, theirs "
-                f"is {told['id']}. Name the same one in side=. If that was given up for this one, stop all workers and end the "
-                f"workflow that remembers it: temporal workflow terminate --workflow-id {SIDE_OF}:{self.address.queue} --namespace "
-                f"{self.address.namespace}", lasting=True,
-            )  # fmt: skip
+                f"is {told['id']}. Name the same one in side=. {self._given_up('this one')}",
+                lasting=True,
+            )
 
     async def close(self) -> None:
         if self._open:
