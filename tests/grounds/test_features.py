@@ -210,6 +210,62 @@ async def test_a_run_that_uses_what_its_ground_lacks_is_paused_since_then_and_ca
 
 
 @holdfast.step
+async def streams(text: str) -> str:
+    async with holdfast.stream("words") as out:
+        await out.write(text)
+    return text
+
+
+@holdfast.step
+async def tells_all() -> None:
+    await holdfast.publish("news", 1)
+
+
+@holdfast.agent
+async def streams_in_a_step() -> str:
+    return await streams("hello")
+
+
+@holdfast.agent
+async def announces_in_a_step() -> None:
+    await tells_all()
+
+
+@holdfast.agent
+async def streams_itself() -> str:
+    async with holdfast.stream("words") as out:
+        await out.write("hello")
+    return "hello"
+
+
+@pytest.mark.slow
+async def test_a_run_whose_step_uses_what_its_ground_lacks_is_paused_and_told_what_helps(temporal_url, tmp_path):  # noqa: F811
+    agents = [streams_in_a_step, announces_in_a_step, streams_itself]
+    async with holdfast.open(temporal_url, agents=agents, settings=QUICK) as hf:
+        for agent, why, advice in (
+            (streams_in_a_step, "its step 'streams' uses a stream", "holdfast resume"),
+            (announces_in_a_step, "its step 'tells_all' uses an announcement", "holdfast cancel"),
+            (streams_itself, "its agent uses a stream", "holdfast cancel"),
+        ):
+            run = await hf.start(agent, id=agent.name)
+            with pytest.raises(holdfast.RunPaused, match=why):
+                await run.result(timeout="60s")
+            told = await asyncio.to_thread(command, "show", run.id, db=temporal_url)
+            assert f"{advice} {run.id}" in told.output
+    async with holdfast.open(f"{temporal_url}&side=sqlite:{tmp_path}/side.db", agents=agents, settings=QUICK) as hf:
+        run = hf.get("streams_in_a_step")
+        await run.resume()
+        assert await run.result(timeout="60s") == "hello"
+        again = hf.get("streams_itself")
+        await again.resume()
+        with pytest.raises(holdfast.RunPaused, match="for runs that are started with it"):
+            await again.result(timeout="60s")
+        assert [event.kind async for event in again.events(follow=False)] == [
+            "run.resumed"
+        ]  # and no stream that has no text
+
+
+@holdfast.step
 async def holds() -> None:
     begun.set()
     await go.wait()

@@ -17,8 +17,9 @@ from temporalio.service import RPCError
 
 from holdfast.backends.temporal import budgets, side, talks
 from holdfast.backends.temporal.address import ARRIVE, FED_S, KEEP, SIDE, is_missing
+from holdfast.backends.temporal.gaps import LACKS_SIDE, LACKS_STORE
 from holdfast.backends.temporal.house import House
-from holdfast.backends.temporal.performer import ENDED, GONE, LATER, NOT_HERE
+from holdfast.backends.temporal.performer import ENDED, GONE, LACKS, LATER, NOT_HERE
 from holdfast.backends.temporal.turns import until_turn
 from holdfast.declare import NotDone
 from holdfast.engine.elsewhere import Desk
@@ -203,6 +204,8 @@ class Activities:
                 return told | {"text": checked_size(text, self._house.value_limit_bytes, "result")}
             except NotStorable as problem:
                 error, ended = kept(problem, ended.value), Ended(final=True)
+        if isinstance(error, _Lacked):
+            raise ApplicationError(error.why, type=LACKS, non_retryable=True, category=_BENIGN) from error
         told["error"] = failures.record(error, spec.raises)
         seed = f"{asked['key']}:probe" if asked.get("probe") else asked["key"]
         tried = asked.get("failures", 0) + 1
@@ -250,16 +253,26 @@ async def _beat(every: timedelta, queue: str) -> None:
             await asyncio.sleep(wait_s)
 
 
+class _Lacked(Unsupported):
+    """A body asked for what its ground has not; `why` the run is paused, if it does not do without."""
+
+    def __init__(self, message: str, why: str) -> None:
+        super().__init__(message)
+        self.why = why
+
+
 def _no_stream(name: str) -> NoReturn:
-    raise Unsupported(
+    raise _Lacked(
         f"stream({name!r}): streams need a database of Holdfast's own, and this run is on Temporal. Name one in the URL of the "
-        "cluster: ?side=postgresql://..."
+        "cluster: ?side=postgresql://...",
+        f"uses a stream, {LACKS_SIDE}",
     )
 
 
 def _no_publishing(request: Any) -> NoReturn:
-    raise Unsupported(
-        f"publish({request.name!r}): announcements need a database of Holdfast's own, and this run is on Temporal"
+    raise _Lacked(
+        f"publish({request.name!r}): announcements need a database of Holdfast's own, and this run is on Temporal",
+        f"uses an announcement, {LACKS_STORE}",
     )
 
 

@@ -37,6 +37,7 @@ from holdfast.backends.temporal.address import (
     WAITS_KEY,
 )
 from holdfast.backends.temporal.beside import ASKED, Beside
+from holdfast.backends.temporal.gaps import LACKS_START, LACKS_STORE
 from holdfast.backends.temporal.house import House
 from holdfast.backends.temporal.loads import PAYLOADS, Load, too_long, weight
 from holdfast.backends.temporal.performer import Performer
@@ -62,11 +63,6 @@ from holdfast.words.people import Actor, Ballot
 from holdfast.words.spent import Spent
 
 T = TypeVar("T")
-_LACKS: Final = (
-    "which needs a database of Holdfast's own (sqlite: or postgresql://), and it is on a Temporal cluster. Nothing of that was "
-    "done. Streams and conversations can lie in one beside the cluster (?side=), for runs that are started with it. Change the "
-    "agent and resume the run, or cancel it"
-)
 _log = logger("holdfast")
 _LARGE: Final = 30_000  # characters of what goes into the memo at once
 _INDEXED: Final = 50  # questions by which a run is found: the server refuses search attributes of 2 KB
@@ -136,6 +132,11 @@ class Fed:
 
     behind: bool  # the execution before may have left something
     keeping: int = 0  # activities that copy into it
+
+
+def _streams(append: Append) -> bool:
+    """Is something written into a stream, or is one opened for that?"""
+    return bool(append.pieces) or any(event.kind == "stream.opened" for event in append.events)
 
 
 class Ground:
@@ -768,9 +769,10 @@ class Ground:
         transition, seen = append.transition, None if append.transition is None else append.transition.inbox_seen
         if seen is not None and self.row.inbox_count > seen:
             error = InboxMoved(f"run {self.row.id!r} has {self.row.inbox_count} signals, its owner has seen {seen}")
-        elif append.announces or ((append.talks or append.pieces) and not self._start.side):
-            what = "a conversation" if append.talks else "a stream" if append.pieces else "an announcement"
-            transition = Transition("paused", reason=f"run {self.row.id!r}: its agent uses {what}, {_LACKS}")
+        elif append.announces or (not self._start.side and (append.talks or _streams(append))):
+            what = "an announcement" if append.announces else "a conversation" if append.talks else "a stream"
+            lacks = LACKS_STORE if append.announces else LACKS_START
+            transition = Transition("paused", reason=f"run {self.row.id!r}: its agent uses {what}, {lacks}")
             self._way.left, error = transition, LeaseLost(transition.reason)
         elif append.expected_seq != self.row.next_seq:
             error = LeaseLost(

@@ -721,15 +721,17 @@ class TemporalStore(Moves):
         await self._signal(
             run, {"id": f"resume:{run}:{row.next_seq}:{self.clock.now()}", "kind": "run.resumed", "data": data}
         )
-        await self._until_resumed(run)
+        await self._until_resumed(row)
         await self._note(run, by, via, "resume", noted)
 
-    async def _until_resumed(self, run: str) -> None:
-        """Wait until a worker has let the run go on: what a client reads next must not be that it is paused."""
-        limit_s = write_limit.get() or 30.0
+    async def _until_resumed(self, before: RunRow) -> None:
+        """Wait until a worker has let the run go on: what a client reads next must not be that it is paused, if not anew."""
+        limit_s, run = write_limit.get() or 30.0, before.id
         try:
             async with asyncio.timeout(limit_s):
-                while (row := await self.run(run)) is not None and row.status == "paused":  # noqa: ASYNC110 - nobody tells
+                while (row := await self.run(run)) is not None and row.status == "paused":
+                    if before.status == "paused" and row.next_seq > before.next_seq:
+                        return
                     await asyncio.sleep(_SOONEST_S)
         except TimeoutError:
             raise Unconfirmed(
