@@ -390,3 +390,47 @@ def test_pause_says_that_a_run_on_a_cluster_is_paused_in_a_moment(temporal_url):
     assert told.exit_code == 0, told.output
     assert "w is waiting" not in told.output
     assert "paused" in told.output
+
+
+@pytest.mark.slow
+async def test_whoever_needs_a_worker_that_is_not_there_is_told_how_to_start_one(temporal_url, tmp_path, monkeypatch):  # noqa: F811
+    """And an open question of a run that was imported is listed before any worker has it."""
+    holdfast.Keys(keys := tmp_path / "keys").new("ops")
+    monkeypatch.setenv("HOLDFAST_KEYS", str(keys))
+    monkeypatch.setattr(TemporalStore, "_is_polled", nobody_polls)
+    async with holdfast.open(f"sqlite:{tmp_path}/runs.db", agents=[scenes.approvals], settings=QUICK) as hf:
+        run = await hf.start(scenes.approvals, "draft", id="asks")
+        question = await run.wait_for_question(timeout="60s")
+        async with holdfast.open(temporal_url) as other:
+            await run.export(tmp_path / "asks.bundle", move=await other.store_id(), keys=keys)
+    told = await asyncio.to_thread(command, "import", str(tmp_path / "asks.bundle"), db=temporal_url)
+    assert told.exit_code == 0, told.output
+    async with holdfast.open(temporal_url) as hf:
+        while not (listed := await hf.approvals()):
+            await asyncio.sleep(0.1)  # the index of the cluster is a moment behind
+        assert [each.id for each in listed] == [question.id]
+        with hf.deadline("1s"), pytest.raises(holdfast.Unconfirmed, match="no worker serves agent 'approvals'"):
+            await hf.approve(question.id, by="ann", digest=question.digest)
+    start = f"Start one: `holdfast worker FILE.py --db '{temporal_url}'`"
+    where = f"sqlite:{tmp_path}/runs.db"
+    moved = await asyncio.to_thread(
+        command, "export", "asks", "--move", where, "--timeout", "1s", "--to", str(tmp_path / "x"), db=temporal_url
+    )
+    assert moved.exit_code == 2
+    assert "No worker serves agent 'approvals'" in " ".join(moved.output.split())
+    assert start in " ".join(moved.output.split())
+
+
+async def nobody_polls(self, _: str) -> bool:
+    return False
+
+
+def test_commands_are_told_commands_and_no_calls():
+    from holdfast.cli.group import _in_commands
+
+    for told, shown in (
+        ("x. `await hf.get('a-1').info()` says how the run stands", "x. `holdfast show a-1` says how the run stands"),
+        ("`await hf.approval('q-1')` says how", "`holdfast approvals --all` says how"),
+        ("`await hf.conversation('u 1').info()` says", "`holdfast conversations 'u 1'` says"),
+    ):
+        assert _in_commands(told) == shown

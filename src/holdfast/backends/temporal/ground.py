@@ -478,7 +478,7 @@ class Ground:
         if self.evicted:
             return
         self._show(last=last)
-        memo, (questions, more) = moving(self.row), self._open_questions()
+        memo, (questions, more) = moving(self.row), _open_questions(self.state.questions.values())
         told: dict[str, Any] = {}
         if self._start.side and not last and (self.load.unsent or self._fed.behind):
             self._fed.behind = False
@@ -494,7 +494,7 @@ class Ground:
             self._shown = shown
             told["Holdfast"] = {"row": memo, "questions": questions} | ({"more": True} if more else {})
             workflow.upsert_memo(told)
-        indexed = (self.row.status, self.row.waits_for, (*ids[:_INDEXED], *([MORE] if len(ids) > _INDEXED else [])))
+        indexed = (self.row.status, self.row.waits_for, _index(ids))
         if indexed != self._indexed:
             self._indexed = indexed
             workflow.upsert_search_attributes(
@@ -504,17 +504,6 @@ class Ground:
                     QUESTIONS_KEY.value_set([*indexed[2]]) if ids else QUESTIONS_KEY.value_unset(),
                 ]
             )
-
-    def _open_questions(self) -> tuple[list[dict[str, Any]], bool]:
-        """Tell of the open questions, as many as a memo takes; True: there are more, and the history has them."""
-        told, room = list[dict[str, Any]](), _LARGE
-        for row in self.state.questions.values():
-            if row.status == "open":
-                if len(row.shown or "") > room or (size := weight(said := asdict(row))) > room:
-                    return told, True
-                told.append(said)
-                room -= size
-        return told, False
 
     def _show(self, *, last: bool) -> None:
         carried, row = self.carried, self.row
@@ -1011,10 +1000,29 @@ def _why(child: NewRun) -> str:
     return f"{what} a budget, which needs a database beside the cluster, and this run was started without one (?side=)"
 
 
-def first_memo(row: RunRow) -> dict[str, Any]:
+def _open_questions(asked: Iterable[ApprovalRow]) -> tuple[list[dict[str, Any]], bool]:
+    """Tell of the open questions, as many as a memo takes; True: there are more, and the history has them."""
+    told, room = list[dict[str, Any]](), _LARGE
+    for row in asked:
+        if row.status == "open":
+            if len(row.shown or "") > room or (size := weight(said := asdict(row))) > room:
+                return told, True
+            told.append(said)
+            room -= size
+    return told, False
+
+
+def _index(questions: Sequence[str]) -> tuple[str, ...]:
+    """By which questions a run is found."""
+    return (*questions[:_INDEXED], *([MORE] if len(questions) > _INDEXED else []))
+
+
+def first_memo(row: RunRow, asked: Iterable[ApprovalRow] = ()) -> dict[str, Any]:
     """Tell of a run before any worker has it. That it runs is true in a moment, and a history tells if it is not."""
     status = row.status if row.status in _STAYS else "running"
-    return {"Holdfast": {"row": moving(row) | {"status": status}, "questions": []}, "HoldfastRun": _still(row)}
+    questions, more = _open_questions(asked)
+    told = {"row": moving(row) | {"status": status}, "questions": questions} | ({"more": True} if more else {})
+    return {"Holdfast": told, "HoldfastRun": _still(row)}
 
 
 def _still(row: RunRow) -> dict[str, Any]:
@@ -1025,11 +1033,13 @@ def _still(row: RunRow) -> dict[str, Any]:
     return still
 
 
-def first_attributes(row: RunRow) -> TypedSearchAttributes:
+def first_attributes(row: RunRow, asked: Iterable[ApprovalRow] = ()) -> TypedSearchAttributes:
     """Say by what a run is found."""
     labels = [f"{name}={value}" for name, value in json.loads(row.labels).items()]
+    questions = [*_index([each.id for each in asked if each.status == "open"])]
     return TypedSearchAttributes([
         SearchAttributePair(AGENT_KEY, row.agent), SearchAttributePair(STATUS_KEY, "running"),
         SearchAttributePair(WAITS_KEY, "none"), SearchAttributePair(ROOT_KEY, row.root_id),
         SearchAttributePair(PARENT_KEY, row.parent_id or "none"), SearchAttributePair(LABELS_KEY, labels or ["none"]),
+        *([SearchAttributePair(QUESTIONS_KEY, questions)] if questions else []),
     ])  # fmt: skip

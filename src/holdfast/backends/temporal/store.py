@@ -15,7 +15,7 @@ import functools
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, Final, NoReturn, ParamSpec, TypeVar
@@ -48,7 +48,6 @@ from holdfast.errors import (
     RunFinished,
     Stale,
     StoreUnavailable,
-    Unconfirmed,
     UnknownApproval,
     UnknownRun,
     Unsupported,
@@ -633,13 +632,15 @@ class TemporalStore(Moves):
             await self.side._submit(Forget(run, found.created_at))
 
     async def _started(
-        self, start: Start, state: bytes | None, *, delay_ms: int = 0, again: bool = False, memo: Mapping[str, Any] | None = None
+        self, start: Start, state: bytes | None, *, delay_ms: int = 0, again: bool = False, memo: Mapping[str, Any] | None = None,
+        asked: Collection[ApprovalRow] = (),
     ) -> None:  # fmt: skip
-        row, reuse, memo = start.row, WorkflowIDReusePolicy, {**first_memo(start.row), **(memo or {})}
+        """Start the workflow of a run; `asked` are its questions, which are shown before any worker has it."""
+        row, reuse, memo = start.row, WorkflowIDReusePolicy, {**first_memo(start.row, asked), **(memo or {})}
         await self.client.start_workflow(
             RUN, args=[start.text(), state], id=row.id, task_queue=self.address.task_queue(row.agent, row.version, row.queue),
             id_reuse_policy=reuse.ALLOW_DUPLICATE if again else reuse.REJECT_DUPLICATE,
-            id_conflict_policy=WorkflowIDConflictPolicy.FAIL, memo=memo, search_attributes=first_attributes(row),
+            id_conflict_policy=WorkflowIDConflictPolicy.FAIL, memo=memo, search_attributes=first_attributes(row, asked),
             start_delay=timedelta(milliseconds=delay_ms) if delay_ms else None,
         )  # fmt: skip
 
@@ -733,10 +734,8 @@ class TemporalStore(Moves):
                     if before.status == "paused" and row.next_seq > before.next_seq:
                         return
                     await asyncio.sleep(_SOONEST_S)
-        except TimeoutError:
-            raise Unconfirmed(
-                f"run {run!r} was told to go on, and no worker has taken that up within {limit_s:g} s"
-            ) from None
+        except TimeoutError as error:
+            raise await self._unanswered(run, error, ", which was told to go on") from None
 
     async def _is_pausing(self, run: str) -> bool:
         described = await self._described(run)
@@ -932,9 +931,9 @@ class TemporalStore(Moves):
             except (WorkflowUpdateRPCTimeoutOrCancelledError, StoreUnavailable) as error:
                 cause, problem = error.__cause__, error
                 if not isinstance(cause, RPCError) or cause.status != RPCStatusCode.RESOURCE_EXHAUSTED:
-                    raise Unconfirmed(f"no worker answered for run {run!r}: {error}") from error
+                    raise await self._unanswered(run, error) from error
             if loop.time() > end:
-                raise Unconfirmed(f"no worker answered for run {run!r}: {problem}") from problem
+                raise await self._unanswered(run, problem) from problem
             await asyncio.sleep(_SOONEST_S)
 
 
