@@ -37,7 +37,7 @@ from holdfast.backends.temporal.history import Found
 from holdfast.backends.temporal.moves import Moves, unspill
 from holdfast.backends.temporal.records import Start, State, moving
 from holdfast.backends.temporal.side import Forget
-from holdfast.backends.temporal.worker import TemporalWorker
+from holdfast.backends.temporal.worker import TemporalWorker, check_served
 from holdfast.errors import (
     AlreadyDecided,
     BadArguments,
@@ -106,6 +106,7 @@ class TemporalStore(Moves):
         self._news = Rounds(self._tell)
         self._published: tuple[float, Published] | None = None
         self._served_here: TemporalWorker | None = None
+        self._fit = set[Callable[..., Any]]()  # agents that declare nothing that a cluster has not
 
     @classmethod
     def from_url(
@@ -201,6 +202,12 @@ class TemporalStore(Moves):
             self.client, self.address, self.worker_id, specs, settings, triggers, self.side
         )
         return self._served_here
+
+    def check_agent(self, spec: AgentSpec) -> None:
+        """Refuse what a worker would refuse. What the code of an agent cannot be seen to use is not known here, nor there."""
+        if spec.fn not in self._fit:
+            check_served(spec, side=self.side is not None)
+            self._fit.add(spec.fn)
 
     @property
     def client(self) -> Client:  # type: ignore[override]
