@@ -66,7 +66,7 @@ def test_a_gap_names_the_ground_and_what_to_do_instead(side):
 def test_commands_say_what_a_cluster_lacks_and_invite_to_nothing_of_it(beside):
     for words, lacks in (("schedules", "schedules"), ("triggers", "triggers"), ("notify", "notifications")):
         told = command(words, db=beside)
-        assert told.exit_code == 0, told.output
+        assert told.exit_code == 2, told.output
         assert f"is a Temporal cluster, which has no {lacks}." in " ".join(told.output.split())
         assert "declare" not in told.output
         assert "changes that" not in told.output

@@ -305,6 +305,8 @@ def _advice(error: BaseException, url: str) -> str:
             "; to another machine nothing goes in the clear unless the URL says so: give the server a certificate and write "
             "?sslmode=verify-full, or write ?sslmode=disable for a network that you trust"
         )
+    if isinstance(error, asyncpg.InvalidCatalogNameError):
+        return "; make it with `createdb`, at that host and as a role that may, or name another in the URL"
     if isinstance(error, asyncpg.InvalidPasswordError):
         return "; a password is taken from the URL, from PGPASSWORD or from ~/.pgpass"
     if "issuer certificate" in str(error) or "self-signed" in str(error):
