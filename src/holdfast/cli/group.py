@@ -253,9 +253,8 @@ def _in_commands(told: str) -> str:
     import shlex
 
     for call, command in _LOOKS.items():
-        told = re.sub(
-            rf"`await {call}`", lambda found, command=command: f"`{command.format(shlex.quote(found[1]))}`", told
-        )  # type: ignore[misc]
+        for found in [*re.finditer(rf"`await {call}`", told)]:
+            told = told.replace(found[0], f"`{command.format(shlex.quote(found[1]))}`")
     return told
 
 

@@ -149,7 +149,6 @@ class Ground:
     def __init__(self, house: House, start: str, state: bytes | None) -> None:
         self.house, self.loop, self.outside = house, asyncio.get_running_loop(), outside()
         self._start = Start.read(start)
-        self.turned_away = self._start.side and house.turns_away(self._start.row.id)
         self.state = State() if state is None else State.unpack(state)
         self.row = row = self._start.row
         if state is not None:
@@ -190,6 +189,11 @@ class Ground:
     def has_side(self) -> bool:
         """Was the run started with a database beside the cluster?"""
         return self._start.side
+
+    @property
+    def turned_away(self) -> bool:
+        """Is it left to another worker, because this one has no such database?"""
+        return self._start.side and self.house.turns_away(self.row.id)
 
     # The life of the workflow
 
