@@ -1,6 +1,8 @@
 """The cluster is away while bodies run: whatever they came to is reported when it is back, and no body runs twice."""
 
 import asyncio
+import subprocess
+import sys
 
 import pytest
 import temporalio.bridge.worker
@@ -119,3 +121,46 @@ async def test_a_worker_that_nobody_answers_as_it_begins_polls_all_the_same(temp
     async with holdfast.open(temporal_url, agents=[scenes.sequential]) as hf:
         run = await hf.start(scenes.sequential, 2)
         assert await run.result(timeout="30s") == ["W0", "W1"]
+
+
+KEPT = """
+import threading
+import holdfast
+
+@holdfast.agent
+async def nothing() -> None: ...
+
+threading.Thread(target=threading.Event().wait).start()
+"""
+
+
+@pytest.mark.slow
+def test_a_worker_ends_when_it_has_stopped_whatever_would_keep_its_process(temporal_url, tmp_path):  # noqa: F811
+    """The SDK has threads that nobody can end; here it is one of Python's."""
+    (tmp_path / "kept.py").write_text(KEPT)
+    command = [sys.executable, "-m", "holdfast", "worker", "kept.py", "--db", temporal_url, "--grace", "60"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert "Serving" in process.stderr.readline()
+            process.terminate()
+            assert process.wait(40) == 0
+            assert "Stopped at a safe point" in process.stderr.read()
+        finally:
+            process.kill()
+
+
+class Endless:
+    """What polls for Temporal, of which nothing comes to an end."""
+
+    async def shutdown(self):
+        await asyncio.Event().wait()
+
+
+async def test_what_polls_and_does_not_end_keeps_no_worker_that_is_told_to_stop(monkeypatch):
+    monkeypatch.setattr(worker, "_ENDS_S", 0.1)
+    stopping = worker.TemporalWorker.__new__(worker.TemporalWorker)
+    stopping._settings, stopping._workers = holdfast.Settings(stop_grace_s=0.1), {"a": Endless()}
+    stopping._polling = {"a": asyncio.create_task(Endless().shutdown())}
+    async with asyncio.timeout(30):
+        await stopping._end_polling()
+    assert stopping._polling["a"].cancelled()

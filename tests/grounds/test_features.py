@@ -66,7 +66,7 @@ def test_a_gap_names_the_ground_and_what_to_do_instead(side):
 def test_commands_say_what_a_cluster_lacks_and_invite_to_nothing_of_it(beside):
     for words, lacks in (("schedules", "schedules"), ("triggers", "triggers"), ("notify", "notifications")):
         told = command(words, db=beside)
-        assert told.exit_code == 0, told.output
+        assert told.exit_code == 2, told.output
         assert f"is a Temporal cluster, which has no {lacks}." in " ".join(told.output.split())
         assert "declare" not in told.output
         assert "changes that" not in told.output
@@ -112,6 +112,42 @@ def test_the_doctor_examines_a_cluster(beside, temporal_url, with_side):  # noqa
     assert ("PostgreSQL" in told.output) == with_side
     document = command("doctor", "--json", db=url)
     assert '"durability": "cluster"' in document.output
+
+
+@pytest.mark.slow
+async def test_runs_of_a_cluster_do_not_damage_the_database_beside_it(beside, postgres_url, tmp_path):
+    """What lies there of a run are copies; also of one that went to the cluster from there."""
+    holdfast.Keys(keys := tmp_path / "keys").new("ops")
+    async with holdfast.open(postgres_url, agents=[scenes.paused], settings=QUICK) as hf:
+        goes = await hf.start(scenes.paused, id="goes")
+        await goes.wait("waiting", waits_for="message", timeout="60s")
+        async with holdfast.open(beside, agents=[scenes.paused, scenes.sequential], settings=QUICK) as other:
+            await goes.export(file := tmp_path / "goes.bundle", move=await other.store_id(), keys=keys)
+            await other.import_run(file, keys=keys)
+            await other.get("goes").send("go", "now")
+            await other.get("goes").result(timeout="60s")
+            await (await other.start(scenes.sequential, 2, id="there")).result(timeout="60s")
+        for run in ("goes", "there"):
+            copied = [event.seq async for event in hf.get(run).events(follow=False)]
+            assert copied == list(range(len(copied))), run
+        with pytest.raises(holdfast.RunFinished, match="with the URL of the cluster"):
+            await hf.get("there").cancel()
+    for url in (beside, postgres_url):
+        told = await asyncio.to_thread(command, "doctor", db=url)
+        assert told.exit_code == 0, told.output
+        assert "nothing is wrong" in told.output
+
+
+@pytest.mark.postgres
+async def test_the_doctor_still_finds_a_run_that_lacks_events(postgres_url):
+    async with holdfast.open(postgres_url, agents=[scenes.sequential], settings=QUICK) as hf:
+        await (await hf.start(scenes.sequential, 2, id="whole")).result(timeout="60s")
+        await hf.store._submit(_lose_one)
+        assert (await hf.store.facts())["integrity"].startswith("1 runs have")
+
+
+def _lose_one(tx):
+    yield from tx.rows("delete_events", run="whole")
 
 
 @pytest.mark.slow
@@ -174,6 +210,62 @@ async def test_a_run_that_uses_what_its_ground_lacks_is_paused_since_then_and_ca
 
 
 @holdfast.step
+async def streams(text: str) -> str:
+    async with holdfast.stream("words") as out:
+        await out.write(text)
+    return text
+
+
+@holdfast.step
+async def tells_all() -> None:
+    await holdfast.publish("news", 1)
+
+
+@holdfast.agent
+async def streams_in_a_step() -> str:
+    return await streams("hello")
+
+
+@holdfast.agent
+async def announces_in_a_step() -> None:
+    await tells_all()
+
+
+@holdfast.agent
+async def streams_itself() -> str:
+    async with holdfast.stream("words") as out:
+        await out.write("hello")
+    return "hello"
+
+
+@pytest.mark.slow
+async def test_a_run_whose_step_uses_what_its_ground_lacks_is_paused_and_told_what_helps(temporal_url, tmp_path):  # noqa: F811
+    agents = [streams_in_a_step, announces_in_a_step, streams_itself]
+    async with holdfast.open(temporal_url, agents=agents, settings=QUICK) as hf:
+        for agent, why, advice in (
+            (streams_in_a_step, "its step 'streams' uses a stream", "holdfast resume"),
+            (announces_in_a_step, "its step 'tells_all' uses an announcement", "holdfast cancel"),
+            (streams_itself, "its agent uses a stream", "holdfast cancel"),
+        ):
+            run = await hf.start(agent, id=agent.name)
+            with pytest.raises(holdfast.RunPaused, match=why):
+                await run.result(timeout="60s")
+            told = await asyncio.to_thread(command, "show", run.id, db=temporal_url)
+            assert f"{advice} {run.id}" in told.output
+    async with holdfast.open(f"{temporal_url}&side=sqlite:{tmp_path}/side.db", agents=agents, settings=QUICK) as hf:
+        run = hf.get("streams_in_a_step")
+        await run.resume()
+        assert await run.result(timeout="60s") == "hello"
+        again = hf.get("streams_itself")
+        await again.resume()
+        with pytest.raises(holdfast.RunPaused, match="for runs that are started with it"):
+            await again.result(timeout="60s")
+        assert [event.kind async for event in again.events(follow=False)] == [
+            "run.resumed"
+        ]  # and no stream that has no text
+
+
+@holdfast.step
 async def holds() -> None:
     begun.set()
     await go.wait()
@@ -222,8 +314,46 @@ async def test_all_name_the_same_database_beside_a_cluster(temporal_url, tmp_pat
         async with holdfast.open(sides[1]):
             pass
     assert "holdfast.beside:" in str(refused.value)
-    async with holdfast.open(temporal_url):  # one that names none is not in their way
-        pass
+    with pytest.raises(holdfast.StoreUnavailable, match=r"this URL names none. Name the same one: \?side="):
+        async with holdfast.open(temporal_url):
+            pass
+
+
+@holdfast.step
+async def adds(n: int) -> int:
+    added.append(n)
+    return n + 1
+
+
+@holdfast.agent
+async def adding() -> int:
+    return await adds(1)
+
+
+added = []
+
+
+@pytest.mark.slow
+async def test_a_worker_without_a_side_leaves_runs_that_have_one_alone(temporal_url, tmp_path, caplog):  # noqa: F811
+    """It began before anybody named a side."""
+    added.clear()
+    async with holdfast.open(temporal_url, agents=[adding], settings=QUICK) as alone:
+        async with holdfast.open(f"{temporal_url}&side=sqlite:{tmp_path}/side.db") as hf:
+            run = await hf.start(adding)
+            while not (said := [each for each in caplog.records if "names none" in each.getMessage()]):
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(2)
+            own = await alone.run(adding)
+            assert (own, added) == (2, [1])  # its own alone
+            assert (await run.info()).status in ("ready", "running")
+        async with holdfast.open(
+            f"{temporal_url}&side=sqlite:{tmp_path}/side.db", agents=[adding], settings=QUICK
+        ) as hf:
+            assert await hf.get(run.id).result(timeout="60s") == 2
+    said = [each for each in caplog.records if "names none" in each.getMessage()]
+    assert len(said) == 1
+    assert run.id in said[0].getMessage()
+    assert not [each for each in caplog.records if each.exc_info]
 
 
 @pytest.mark.slow
@@ -260,3 +390,47 @@ def test_pause_says_that_a_run_on_a_cluster_is_paused_in_a_moment(temporal_url):
     assert told.exit_code == 0, told.output
     assert "w is waiting" not in told.output
     assert "paused" in told.output
+
+
+@pytest.mark.slow
+async def test_whoever_needs_a_worker_that_is_not_there_is_told_how_to_start_one(temporal_url, tmp_path, monkeypatch):  # noqa: F811
+    """And an open question of a run that was imported is listed before any worker has it."""
+    holdfast.Keys(keys := tmp_path / "keys").new("ops")
+    monkeypatch.setenv("HOLDFAST_KEYS", str(keys))
+    monkeypatch.setattr(TemporalStore, "_is_polled", nobody_polls)
+    async with holdfast.open(f"sqlite:{tmp_path}/runs.db", agents=[scenes.approvals], settings=QUICK) as hf:
+        run = await hf.start(scenes.approvals, "draft", id="asks")
+        question = await run.wait_for_question(timeout="60s")
+        async with holdfast.open(temporal_url) as other:
+            await run.export(tmp_path / "asks.bundle", move=await other.store_id(), keys=keys)
+    told = await asyncio.to_thread(command, "import", str(tmp_path / "asks.bundle"), db=temporal_url)
+    assert told.exit_code == 0, told.output
+    async with holdfast.open(temporal_url) as hf:
+        while not (listed := await hf.approvals()):
+            await asyncio.sleep(0.1)  # the index of the cluster is a moment behind
+        assert [each.id for each in listed] == [question.id]
+        with hf.deadline("1s"), pytest.raises(holdfast.Unconfirmed, match="no worker serves agent 'approvals'"):
+            await hf.approve(question.id, by="ann", digest=question.digest)
+    start = f"Start one: `holdfast worker FILE.py --db '{temporal_url}'`"
+    where = f"sqlite:{tmp_path}/runs.db"
+    moved = await asyncio.to_thread(
+        command, "export", "asks", "--move", where, "--timeout", "1s", "--to", str(tmp_path / "x"), db=temporal_url
+    )
+    assert moved.exit_code == 2
+    assert "No worker serves agent 'approvals'" in " ".join(moved.output.split())
+    assert start in " ".join(moved.output.split())
+
+
+async def nobody_polls(self, _: str) -> bool:
+    return False
+
+
+def test_commands_are_told_commands_and_no_calls():
+    from holdfast.cli.group import _in_commands
+
+    for told, shown in (
+        ("x. `await hf.get('a-1').info()` says how the run stands", "x. `holdfast show a-1` says how the run stands"),
+        ("`await hf.approval('q-1')` says how", "`holdfast approvals --all` says how"),
+        ("`await hf.conversation('u 1').info()` says", "`holdfast conversations 'u 1'` says"),
+    ):
+        assert _in_commands(told) == shown

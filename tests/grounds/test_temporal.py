@@ -108,6 +108,9 @@ async def test_what_spans_runs_is_refused_where_it_is_declared(temporal_url, age
     with pytest.raises(holdfast.Unsupported, match=agent.name):
         async with holdfast.open(temporal_url, agents=[agent]):
             pass
+    async with holdfast.open(temporal_url) as hf:
+        with pytest.raises(holdfast.Unsupported, match=agent.name):
+            await hf.start(agent)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import apsw
 import asyncpg
@@ -87,6 +88,14 @@ async def test_servers_that_are_not_there() -> None:
     with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1/x' cannot be opened"):
         await store.open()
     await store.close()
+    store.abandon()
+
+
+async def test_a_database_that_is_not_there_is_told_how_to_make(postgres_url: str) -> None:
+    """The server answers, and has none of that name."""
+    store = store_at(urlsplit(postgres_url)._replace(path="/nosuch").geturl())
+    with pytest.raises(StoreUnavailable, match=r'"nosuch" does not exist; make it with `createdb`'):
+        await store.open()
     store.abandon()
 
 

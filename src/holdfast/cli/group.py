@@ -90,6 +90,12 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     },
 }
 _TABLE: Final = {name: row for section in COMMANDS.values() for name, row in section.items()}
+# Calls by which a program looks how something stands -> what is typed for it
+_LOOKS: Final = {
+    r"hf\.get\('([^']*)'\)\.info\(\)": "holdfast show {}",
+    r"hf\.approval\('([^']*)'\)": "holdfast approvals --all",
+    r"hf\.conversation\('([^']*)'\)\.info\(\)": "holdfast conversations {}",
+}
 
 
 class Coloured(click.HelpFormatter):
@@ -237,8 +243,19 @@ def _explain(ctx: click.Context, error: Exception) -> None:
         raise error
     from holdfast.cli.view.console import BAD_USAGE, say
 
-    say(f"Error: {str(error) or 'it took too long'}", "red")
+    say(f"Error: {_in_commands(str(error)) or 'it took too long'}", "red")
     ctx.exit(BAD_USAGE)
+
+
+def _in_commands(told: str) -> str:
+    """Name commands where an error names calls of a program by which one looks."""
+    import re
+    import shlex
+
+    for call, command in _LOOKS.items():
+        for found in [*re.finditer(rf"`await {call}`", told)]:
+            told = told.replace(found[0], f"`{command.format(shlex.quote(found[1]))}`")
+    return told
 
 
 def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:

@@ -111,6 +111,8 @@ async def _replay(handle: NotificationHandle, which: str, *, as_json: bool) -> N
 
 
 def _show(found: Sequence[NotificationInfo], hf: Client, *, as_json: bool) -> None:
+    if not found:
+        Edge(hf).check_has("notifications")
     if as_json:
         print_json({"notifications": [dataclasses.asdict(each) for each in found]})
         return
@@ -119,7 +121,7 @@ def _show(found: Sequence[NotificationInfo], hf: Client, *, as_json: bool) -> No
         nobody = (
             f"Nobody is told of anything in {edge.url}. `holdfast notify NAME --to URL --kind run.failed` changes that."
         )
-        answer(edge.lacks.get("notifications", nobody))
+        answer(nobody)
         return
     made = table("name", "to", "kinds", "state", "sent", "waiting", "dead")
     for each in found:

@@ -165,13 +165,15 @@ def _waited(before: ScheduleInfo) -> str:
 
 
 def _show(found: Sequence[ScheduleInfo], hf: Client, *, as_json: bool) -> None:
+    if not found:
+        Edge(hf).check_has("schedules")
     if as_json:
         print_json({"schedules": [dataclasses.asdict(each) for each in found]})
         return
     if not found:
         edge = Edge(hf)
         declared = f"No schedules in {edge.url}. An agent declares one with @agent(schedule='0 7 * * mon-fri')."
-        answer(edge.lacks.get("schedules", declared))
+        answer(declared)
         return
     made = table("name", "agent", "times", "next", "last", "", "begun", "missed")
     for each in found:

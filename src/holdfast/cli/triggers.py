@@ -92,6 +92,8 @@ async def triggers(
 
 
 def _show_all(found: Sequence[TriggerInfo], schedules: Sequence[ScheduleInfo], hf: Client, *, as_json: bool) -> None:
+    if not found and not schedules:
+        Edge(hf).check_has("triggers")
     if as_json:
         print_json({"triggers": [_dict(each) for each in found], "schedules": [_dict(each) for each in schedules]})
         return
@@ -101,7 +103,7 @@ def _show_all(found: Sequence[TriggerInfo], schedules: Sequence[ScheduleInfo], h
             f"Nothing starts by itself in {edge.url}. Workers declare it: @holdfast.on.webhook, queue or files, "
             "@agent(schedule=...) or @agent(on=...)."
         )
-        answer(edge.lacks.get("triggers", declared))
+        answer(declared)
         return
     made = table("name", "kind", "declared", "workers", "waiting", "dead", "done", "lag", "last", "")
     for each in found:

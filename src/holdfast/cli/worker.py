@@ -14,7 +14,7 @@ import click
 from holdfast.cli.agents import load_apps
 from holdfast.cli.options import db_option, seconds_of, subcommand, words
 from holdfast.cli.run import listen_to_logs
-from holdfast.cli.signals import Stop, leave_if_held
+from holdfast.cli.signals import Stop, leave, leave_if_held
 from holdfast.cli.view.console import console, say
 from holdfast.cli.view.lines import line, told_now
 from holdfast.cli.view.screen import Text
@@ -81,6 +81,7 @@ async def _serve(
     with Stop(lambda: say(last_words, "yellow"), grace_s=settings.stop_grace_s, late_code=0) as stop:
         async with report, open_store(url, agents=apps, settings=observed) as hf:
             edge = Edge(hf)
+            on_temporal = edge.url.startswith("temporal:")
             if probes is not None:
                 edge.show_worker(probes.health.watch)
                 say(f"Health and metrics at {probes.url}/healthz, /readyz and /metrics.")
@@ -95,6 +96,8 @@ async def _serve(
             waiting = f" Waiting up to {grace} for {steps}; Ctrl-C again stops at once." if busy else ""
             say(f"Stopping.{waiting}", "yellow")
         say("Stopped at a safe point: every run was given back.")
+        if on_temporal:  # threads of its SDK may keep a process whose cluster is away, and nothing is left to do
+            leave(0)
 
 
 class Report:

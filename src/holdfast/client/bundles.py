@@ -16,6 +16,7 @@ import json
 import os
 import re
 import secrets
+import shlex
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -1002,12 +1003,21 @@ class Bundles(Base):
             if isinstance(error, TimeoutError):
                 waited = spoken(limit_s or 0)
                 raise TimeoutError(
-                    f"run {run!r} came to no safe point within {waited}; nothing was moved, and it goes on here. Give it longer "
-                    "(a larger timeout), or stop the bodies that are running: now=True"
+                    f"run {run!r} came to no safe point within {waited}; nothing was moved, and it goes on here. "
+                    f"{await self._how_to_move(run)}"
                 ) from None
             raise
         await asyncio.to_thread(_release, path, made, run)
         return _made(made.content, run, found, manifest)
+
+    async def _how_to_move(self, run: str) -> str:
+        """Say what lets a run come to a safe point that came to none in time."""
+        with contextlib.suppress(StoreUnavailable):
+            row = await self.store.run(run)
+            if row is not None and not is_served(row, await self.store.agents()):
+                start = f"`holdfast worker FILE.py --db {shlex.quote(self.store.url)}`"
+                return f"No worker serves agent {row.agent!r}, and this store needs one for that. Start one: {start}"
+        return "Give it longer (a larger timeout), or stop the bodies that are running: now=True"
 
     async def _quiesce(self, run: str, request: str, reason: str, by: str, *, now: bool, every: bool) -> None:
         """Wait until no worker has any of these runs, or could take one at once. With `every` those that wait are paused too."""

@@ -482,6 +482,7 @@ class Client(
         spec = agent.spec if isinstance(agent, Agent) else self._spec(agent)
         if spec is not None:
             self._check_served(spec)
+            self.store.check_agent(spec)
             made = spec.signature.bind(given.args, given.by_name(spec.name, *spec.signature.names)).input
             lane = lane_of(spec.flow, spec.signature, made.identity)
             return spec.name, spec.version, made, spec.flow, lane, spec.budget

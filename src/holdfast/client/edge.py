@@ -192,6 +192,11 @@ class Edge:
         """Features that the ground does not have, each with why and what to do instead. What is lacked is not offered."""
         return self._hf.store.lacks
 
+    def check_has(self, feature: Feature) -> None:
+        """Refuse a command about what the ground does not have: `Unsupported`."""
+        if feature in self.lacks:
+            raise self._hf.store.refusal(feature)
+
     def now(self) -> int:
         """Read the store's clock."""
         return self._hf.store.clock.now()

@@ -62,7 +62,19 @@ from holdfast.values.bundle import Manifest, is_modest
 from holdfast.values.parts import digest_of
 from holdfast.values.text import is_whole
 from holdfast.words.facts import misfit, signal_misfit
-from holdfast.words.model import FINISHED, KINDS, OUTCOMES, ApprovalRow, Event, RunRow, Signal, WaitsFor, is_run_id
+from holdfast.words.model import (
+    FINISHED,
+    KINDS,
+    OUTCOMES,
+    ApprovalRow,
+    Event,
+    RunRow,
+    Signal,
+    WaitsFor,
+    is_run_id,
+    is_shadow,
+    where_it_went,
+)
 from holdfast.words.people import GROUP, Actor, Ballot
 
 _AT_ONCE: Final = 1_000  # rows of one statement
@@ -895,6 +907,8 @@ class Came(NamedTuple):
 
 def check_movable(root: RunRow) -> None:
     """Refuse to move a run that has ended, or that another export moved: no store would take it."""
+    if is_shadow(root):
+        raise RunFinished(f"run {root.id!r} cannot be exported from here{where_it_went(root)}")
     if root.status == "moved":
         raise RunFinished(
             f"run {root.id!r} was {root.reason} by another export meanwhile; export it again, and the bundle of that is written "

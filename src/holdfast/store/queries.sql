@@ -2067,6 +2067,10 @@ INSERT INTO runs (id, uid, agent, status, input, queue, parent_id, root_id, labe
 VALUES (:id, :uid, :agent, 'moved', '{}', 'default', :parent_id, :root_id, :labels, :reason, :now, :now, :now, :now)
 ON CONFLICT DO NOTHING
 
+-- name: copied
+-- A run that lives elsewhere, and may have gone there from here, has so many events: they were copied from there.
+UPDATE runs SET next_seq = :next_seq WHERE id = :run AND status = 'moved' AND next_seq < :next_seq
+
 -- name: count_interruptions
 -- Count how often a run was interrupted where it comes from: its history says it.
 UPDATE runs SET interruptions = (SELECT count(*) FROM events WHERE run_id = :run AND kind = 'run.interrupted') WHERE id = :run

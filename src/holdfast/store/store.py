@@ -148,6 +148,9 @@ class Store(
         """Make what carries runs here, if the store has workers of its own kind; None: ours do."""
         return None
 
+    def check_agent(self, spec: AgentSpec) -> None:
+        """Refuse an agent whose runs could not be carried here, as far as it declares that: `Unsupported`."""
+
     def placed(self, id: str, lane: Lane) -> str:
         """Return an id that was made for a new run as the store wants it: one of several databases may have to be told by it."""
         return id

@@ -64,6 +64,8 @@ def _meant(url: str) -> str:
     path = rest if colon else scheme
     if path.strip("/") and (kind in ("sqlite", "file") if colon else path.endswith((".db", ".sqlite", ".sqlite3"))):
         return f"'sqlite:{path.lstrip('/') if path.startswith('//') else path}'"
+    if kind == "cell" and path.strip("/"):
+        return f"'cells:{path}'"
     if kind in ("temporal", "temporals", "temporalio"):
         return "'temporal://host:7233/namespace'"
     return f"'sqlite:PATH', for example {DEFAULT_URL!r}, {postgres}, 'cells:FILE' or 'temporal://host:7233/namespace'"

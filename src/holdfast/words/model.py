@@ -28,6 +28,7 @@ TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
     "moved": ("waiting", "paused", "failed"),
 }
 FINISHED: Final = frozenset({"completed", "failed", "cancelled", "moved"})  # here: a moved one goes on in another store
+ON_TEMPORAL: Final = "it is on Temporal"  # why the row of such a run in the database beside the cluster is 'moved'
 UNFINISHED: Final = ("ready", "running", "waiting", "paused")
 CRASHES_APART: Final = 2  # without any progress in between: then a run is carried apart from others
 CRASHES_PAUSED: Final = 5  # the same, and alone in the end: then a run is stopped, and only a person lets it go on
@@ -325,10 +326,17 @@ def checked_place(place: int, name: str = "after") -> int:
     return place
 
 
+def is_shadow(row: RunRow) -> bool:
+    """Is this a row of a run that is on a Temporal cluster, in the database beside that?"""
+    return row.status == "moved" and row.reason == ON_TEMPORAL
+
+
 def where_it_went(row: RunRow) -> str:
     """Say where a run that was moved goes on, and how to get it back: the end of an error; empty for any other run."""
     if row.status != "moved":
         return ""
+    if is_shadow(row):
+        return f": {row.reason}, and this database stands beside the cluster; do this with the URL of the cluster"
     return (
         f": it was {row.reason}, and goes on there; do this there. If its bundle was lost, `holdfast export {row.root_id} --to "
         f"FILE` writes it again; if nobody has imported it, `holdfast export {row.root_id} --undo --force` takes it back"

@@ -17,8 +17,9 @@ from temporalio.service import RPCError
 
 from holdfast.backends.temporal import budgets, side, talks
 from holdfast.backends.temporal.address import ARRIVE, FED_S, KEEP, SIDE, is_missing
+from holdfast.backends.temporal.gaps import LACKS_SIDE, LACKS_STORE
 from holdfast.backends.temporal.house import House
-from holdfast.backends.temporal.performer import ENDED, GONE, LATER, NOT_HERE
+from holdfast.backends.temporal.performer import ENDED, GONE, LACKS, LATER, NOT_HERE
 from holdfast.backends.temporal.turns import until_turn
 from holdfast.declare import NotDone
 from holdfast.engine.elsewhere import Desk
@@ -64,6 +65,8 @@ class Activities:
         """Begin the body of a step, or its probe."""
         body = self._house.bodies.get(asked["home"]) if "home" in asked else None
         spec = body.work.spec if body is not None else self._spec(asked)
+        if "beside" in asked and self._house.turns_away(asked["run"]):
+            raise ApplicationError("this process has no side", type=NOT_HERE, non_retryable=True, category=_BENIGN)
         if spec is None or ("home" in asked and body is None):
             raise ApplicationError("the body is not in this process", type=NOT_HERE, non_retryable=True)
         desk = self._desk(asked, info)
@@ -104,7 +107,7 @@ class Activities:
         if fed:
             run = activity.info().workflow_id or ""
             if self._house.feed is None:
-                raise RuntimeError(f"run {run!r} uses a database beside the cluster: give this worker the same side=")
+                raise self._turned_away(run)
             async with asyncio.timeout(FED_S):
                 await self._house.feed.copy(run)
 
@@ -119,7 +122,7 @@ class Activities:
     async def _beside(self, asked: dict[str, Any]) -> list[Any]:
         store, run = self._house.side, asked["run"]
         if store is None:
-            raise RuntimeError(f"run {run!r} uses a database beside the cluster: give this worker the same side=")
+            raise self._turned_away(run)
         if "lines" in asked:
             await side.write(store, side.known(run, *asked["of"]), asked["mark"], asked["lines"])
             return []
@@ -150,6 +153,11 @@ class Activities:
         if "stream" in asked:
             return await side.pieces_of(store, run, asked["stream"], asked["after"])
         return await side.lasts_of(store, run)
+
+    def _turned_away(self, run: str) -> ApplicationError:
+        """Leave something to a worker that names the database beside the cluster. That is in its log once, and not each time."""
+        self._house.turns_away(run)
+        return ApplicationError("this process has no side", category=_BENIGN)
 
     async def _tell(self, run: str, said: dict[str, Any]) -> bool:
         """Tell another run something; False: it has ended."""
@@ -196,6 +204,8 @@ class Activities:
                 return told | {"text": checked_size(text, self._house.value_limit_bytes, "result")}
             except NotStorable as problem:
                 error, ended = kept(problem, ended.value), Ended(final=True)
+        if isinstance(error, _Lacked):
+            raise ApplicationError(error.why, type=LACKS, non_retryable=True, category=_BENIGN) from error
         told["error"] = failures.record(error, spec.raises)
         seed = f"{asked['key']}:probe" if asked.get("probe") else asked["key"]
         tried = asked.get("failures", 0) + 1
@@ -243,16 +253,26 @@ async def _beat(every: timedelta, queue: str) -> None:
             await asyncio.sleep(wait_s)
 
 
+class _Lacked(Unsupported):
+    """A body asked for what its ground has not; `why` the run is paused, if it does not do without."""
+
+    def __init__(self, message: str, why: str) -> None:
+        super().__init__(message)
+        self.why = why
+
+
 def _no_stream(name: str) -> NoReturn:
-    raise Unsupported(
+    raise _Lacked(
         f"stream({name!r}): streams need a database of Holdfast's own, and this run is on Temporal. Name one in the URL of the "
-        "cluster: ?side=postgresql://..."
+        "cluster: ?side=postgresql://...",
+        f"uses a stream, {LACKS_SIDE}",
     )
 
 
 def _no_publishing(request: Any) -> NoReturn:
-    raise Unsupported(
-        f"publish({request.name!r}): announcements need a database of Holdfast's own, and this run is on Temporal"
+    raise _Lacked(
+        f"publish({request.name!r}): announcements need a database of Holdfast's own, and this run is on Temporal",
+        f"uses an announcement, {LACKS_STORE}",
     )
 
 

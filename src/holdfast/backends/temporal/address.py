@@ -22,7 +22,7 @@ from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 from holdfast.backends.temporal.blobs import THRESHOLD_BYTES, Folder
 from holdfast.errors import BadArguments, StoreUnavailable
 from holdfast.words.harmless import logger
-from holdfast.words.urls import redacted
+from holdfast.words.urls import HIDDEN, redacted
 
 RUN: Final = "holdfast.run"  # the workflow that is a run
 AGENT: Final = "holdfast.agent"  # one that nobody carries out, which publishes an agent in its memo
@@ -89,7 +89,9 @@ class Address:
         given = dict(parse_qsl(parts.query, keep_blank_values=True))
         odd = sorted(given.keys() - set(_OPTIONS))
         if odd:
-            raise BadArguments(f"{shown!r}: there is no option {odd[0]!r}; there are {', '.join(_OPTIONS)}")
+            name = next((each for each in odd if f"{each}=" in shown), HIDDEN)  # else it may be a piece of a password
+            instead = "; a key is read from a file, api_key_file=FILE" if name == "api_key" else ""
+            raise BadArguments(f"{shown!r}: there is no option {name!r}; there are {', '.join(_OPTIONS)}{instead}")
         queue, events = given.get("queue", "holdfast"), given.get("events", str(LONGEST))
         if not _NAME.fullmatch(queue):
             raise BadArguments(

@@ -122,6 +122,7 @@ class _Copy:
         new = [event for event in self.events if last is None or event.seq > last]
         if new:
             yield from record(tx, run, new)
+            yield from tx.rows("copied", run=run, next_seq=new[-1].seq + 1)
             tx.changed(run, News.GREW)
         if spendings := [Spending.of(event) for event in new if "spent" in event.data]:
             yield from spend(tx, spendings)

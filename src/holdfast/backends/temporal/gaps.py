@@ -14,6 +14,19 @@ from holdfast.words.features import Feature
 _BESIDE: Final = "Name a database that stands beside it in its URL: ?side=postgresql://..."
 _OWN: Final = "or use a database of Holdfast's own (sqlite: or postgresql://)"
 
+# Why a run is paused that uses what it has not, and what then.
+_NEEDS: Final = "which needs a database of Holdfast's own (sqlite: or postgresql://), and it is on a Temporal cluster"
+_CHANGE: Final = "Change the agent and resume the run, or cancel it"
+LACKS_STORE: Final = f"{_NEEDS}. Nothing of that was done. {_CHANGE}"
+LACKS_START: Final = (
+    f"{_NEEDS}. Nothing of that was done. It can lie in one beside the cluster (?side=), for runs that are started with it. "
+    f"{_CHANGE}"
+)
+LACKS_SIDE: Final = (
+    f"{_NEEDS}. Nothing of that was done. It can lie in one beside the cluster: start the workers with ?side=postgresql://... in "
+    "their URL, and resume the run; the body of the step runs again then"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Gap:

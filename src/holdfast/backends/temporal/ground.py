@@ -37,6 +37,7 @@ from holdfast.backends.temporal.address import (
     WAITS_KEY,
 )
 from holdfast.backends.temporal.beside import ASKED, Beside
+from holdfast.backends.temporal.gaps import LACKS_START, LACKS_STORE
 from holdfast.backends.temporal.house import House
 from holdfast.backends.temporal.loads import PAYLOADS, Load, too_long, weight
 from holdfast.backends.temporal.performer import Performer
@@ -62,11 +63,6 @@ from holdfast.words.people import Actor, Ballot
 from holdfast.words.spent import Spent
 
 T = TypeVar("T")
-_LACKS: Final = (
-    "which needs a database of Holdfast's own (sqlite: or postgresql://), and it is on a Temporal cluster. Nothing of that was "
-    "done. Streams and conversations can lie in one beside the cluster (?side=), for runs that are started with it. Change the "
-    "agent and resume the run, or cancel it"
-)
 _log = logger("holdfast")
 _LARGE: Final = 30_000  # characters of what goes into the memo at once
 _INDEXED: Final = 50  # questions by which a run is found: the server refuses search attributes of 2 KB
@@ -138,6 +134,11 @@ class Fed:
     keeping: int = 0  # activities that copy into it
 
 
+def _streams(append: Append) -> bool:
+    """Is something written into a stream, or is one opened for that?"""
+    return bool(append.pieces) or any(event.kind == "stream.opened" for event in append.events)
+
+
 class Ground:
     """One run in one workflow: the `Host` of its attempt, and the `EngineStore`."""
 
@@ -184,11 +185,23 @@ class Ground:
     def store(self) -> Any:
         return self
 
+    @property
+    def has_side(self) -> bool:
+        """Was the run started with a database beside the cluster?"""
+        return self._start.side
+
+    @property
+    def turned_away(self) -> bool:
+        """Is it left to another worker, because this one has no such database?"""
+        return self._start.side and self.house.turns_away(self.row.id)
+
     # The life of the workflow
 
     async def carry(self) -> str:
         """Carry the run to its end, or to the next execution; returns its result as a text."""
         state = self.state
+        if self.turned_away:
+            await self.loop.create_future()  # another worker has what it needs
         if state.over is not None:
             return await self._end_as(state.over)
         for run in state.frees:
@@ -469,7 +482,7 @@ class Ground:
         if self.evicted:
             return
         self._show(last=last)
-        memo, (questions, more) = moving(self.row), self._open_questions()
+        memo, (questions, more) = moving(self.row), _open_questions(self.state.questions.values())
         told: dict[str, Any] = {}
         if self._start.side and not last and (self.load.unsent or self._fed.behind):
             self._fed.behind = False
@@ -485,7 +498,7 @@ class Ground:
             self._shown = shown
             told["Holdfast"] = {"row": memo, "questions": questions} | ({"more": True} if more else {})
             workflow.upsert_memo(told)
-        indexed = (self.row.status, self.row.waits_for, (*ids[:_INDEXED], *([MORE] if len(ids) > _INDEXED else [])))
+        indexed = (self.row.status, self.row.waits_for, _index(ids))
         if indexed != self._indexed:
             self._indexed = indexed
             workflow.upsert_search_attributes(
@@ -495,17 +508,6 @@ class Ground:
                     QUESTIONS_KEY.value_set([*indexed[2]]) if ids else QUESTIONS_KEY.value_unset(),
                 ]
             )
-
-    def _open_questions(self) -> tuple[list[dict[str, Any]], bool]:
-        """Tell of the open questions, as many as a memo takes; True: there are more, and the history has them."""
-        told, room = list[dict[str, Any]](), _LARGE
-        for row in self.state.questions.values():
-            if row.status == "open":
-                if len(row.shown or "") > room or (size := weight(said := asdict(row))) > room:
-                    return told, True
-                told.append(said)
-                room -= size
-        return told, False
 
     def _show(self, *, last: bool) -> None:
         carried, row = self.carried, self.row
@@ -760,9 +762,10 @@ class Ground:
         transition, seen = append.transition, None if append.transition is None else append.transition.inbox_seen
         if seen is not None and self.row.inbox_count > seen:
             error = InboxMoved(f"run {self.row.id!r} has {self.row.inbox_count} signals, its owner has seen {seen}")
-        elif append.announces or ((append.talks or append.pieces) and not self._start.side):
-            what = "a conversation" if append.talks else "a stream" if append.pieces else "an announcement"
-            transition = Transition("paused", reason=f"run {self.row.id!r}: its agent uses {what}, {_LACKS}")
+        elif append.announces or (not self._start.side and (append.talks or _streams(append))):
+            what = "an announcement" if append.announces else "a conversation" if append.talks else "a stream"
+            lacks = LACKS_STORE if append.announces else LACKS_START
+            transition = Transition("paused", reason=f"run {self.row.id!r}: its agent uses {what}, {lacks}")
             self._way.left, error = transition, LeaseLost(transition.reason)
         elif append.expected_seq != self.row.next_seq:
             error = LeaseLost(
@@ -1001,10 +1004,29 @@ def _why(child: NewRun) -> str:
     return f"{what} a budget, which needs a database beside the cluster, and this run was started without one (?side=)"
 
 
-def first_memo(row: RunRow) -> dict[str, Any]:
+def _open_questions(asked: Iterable[ApprovalRow]) -> tuple[list[dict[str, Any]], bool]:
+    """Tell of the open questions, as many as a memo takes; True: there are more, and the history has them."""
+    told, room = list[dict[str, Any]](), _LARGE
+    for row in asked:
+        if row.status == "open":
+            if len(row.shown or "") > room or (size := weight(said := asdict(row))) > room:
+                return told, True
+            told.append(said)
+            room -= size
+    return told, False
+
+
+def _index(questions: Sequence[str]) -> tuple[str, ...]:
+    """By which questions a run is found."""
+    return (*questions[:_INDEXED], *([MORE] if len(questions) > _INDEXED else []))
+
+
+def first_memo(row: RunRow, asked: Iterable[ApprovalRow] = ()) -> dict[str, Any]:
     """Tell of a run before any worker has it. That it runs is true in a moment, and a history tells if it is not."""
     status = row.status if row.status in _STAYS else "running"
-    return {"Holdfast": {"row": moving(row) | {"status": status}, "questions": []}, "HoldfastRun": _still(row)}
+    questions, more = _open_questions(asked)
+    told = {"row": moving(row) | {"status": status}, "questions": questions} | ({"more": True} if more else {})
+    return {"Holdfast": told, "HoldfastRun": _still(row)}
 
 
 def _still(row: RunRow) -> dict[str, Any]:
@@ -1015,11 +1037,13 @@ def _still(row: RunRow) -> dict[str, Any]:
     return still
 
 
-def first_attributes(row: RunRow) -> TypedSearchAttributes:
+def first_attributes(row: RunRow, asked: Iterable[ApprovalRow] = ()) -> TypedSearchAttributes:
     """Say by what a run is found."""
     labels = [f"{name}={value}" for name, value in json.loads(row.labels).items()]
+    questions = [*_index([each.id for each in asked if each.status == "open"])]
     return TypedSearchAttributes([
         SearchAttributePair(AGENT_KEY, row.agent), SearchAttributePair(STATUS_KEY, "running"),
         SearchAttributePair(WAITS_KEY, "none"), SearchAttributePair(ROOT_KEY, row.root_id),
         SearchAttributePair(PARENT_KEY, row.parent_id or "none"), SearchAttributePair(LABELS_KEY, labels or ["none"]),
+        *([SearchAttributePair(QUESTIONS_KEY, questions)] if questions else []),
     ])  # fmt: skip

@@ -24,10 +24,13 @@ from holdfast.resources import OpenResources
 from holdfast.runtime import AgentSpec, StepSpec
 from holdfast.store.store import Store
 from holdfast.verbs.names import reached
+from holdfast.words.harmless import logger
 from holdfast.words.model import Event
 from holdfast.words.overrides import Override
 from holdfast.worker.agents import Served
 from holdfast.worker.settings import Settings
+
+_log = logger("holdfast")
 
 
 @dataclass(slots=True)
@@ -47,7 +50,7 @@ class House:
         self.side = side  # a database beside the cluster
         self.feed: Feed | None = None  # in that database
         self.address, self.settings, self.queue = address, settings, queue
-        self._served = served
+        self._served, self._turned_away = served, False
         self.value_limit_bytes = settings.value_limit_bytes
         if address.blobs is None:
             self.value_limit_bytes = min(self.value_limit_bytes, INLINE_BYTES)
@@ -76,6 +79,19 @@ class House:
     def now() -> int:
         """Milliseconds since 1970, for bodies."""
         return time.time_ns() // 1_000_000
+
+    def turns_away(self, run: str) -> bool:
+        """Is this a run with a database beside the cluster that this process does not name? Called for such runs; said once."""
+        if self.side is not None:
+            return False
+        if not self._turned_away:
+            self._turned_away = True
+            _log.error(
+                "run %r uses a database beside the cluster, and this worker names none: it carries on no such run. End it, and "
+                "start it with ?side= in its URL, as the others have it",
+                run,
+            )
+        return True
 
     def spec_of(self, agent: str, version: str | None = None) -> AgentSpec | None:
         return self._served.spec_of(agent, version)

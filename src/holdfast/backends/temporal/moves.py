@@ -19,8 +19,9 @@ import asyncio
 import dataclasses
 import json
 import secrets
+import shlex
 import tempfile
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from temporalio.client import (
@@ -31,7 +32,7 @@ from temporalio.client import (
 )
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.backends.temporal import history
 from holdfast.backends.temporal.address import EXPORTED, IMPORTED, LEAVE, NOBODY, STORE, TELL, Address
@@ -69,11 +70,12 @@ from holdfast.store.sqlite.store import SQLiteStore
 from holdfast.store.store import Store
 from holdfast.store.work import rows, to_json
 from holdfast.words import people
-from holdfast.words.model import FINISHED, ApprovalRow, Event, RunRow, Signal
+from holdfast.words.model import FINISHED, ApprovalRow, Event, RunRow, Signal, is_served
 
 T = TypeVar("T")
 _TRIES, _PAUSE_S = 10, 0.1
 _BEGUN: Final = ("child.started", "child.spawned")
+_TOO_LATE: Final = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 # What a bundle may have that a cluster has not: its section, and what that is.
 _LACKED: Final = (
     ("conversations", "has conversations"), ("waiting", "waits for a conversation"), ("chunks", "has streams"),
@@ -112,7 +114,8 @@ class Moves(Store):
         raise NotImplementedError
 
     async def _started(
-        self, start: Start, state: bytes | None, *, delay_ms: int = 0, again: bool = False, memo: Mapping[str, Any] | None = None
+        self, start: Start, state: bytes | None, *, delay_ms: int = 0, again: bool = False, memo: Mapping[str, Any] | None = None,
+        asked: Collection[ApprovalRow] = (),
     ) -> None:  # fmt: skip
         raise NotImplementedError
 
@@ -264,12 +267,21 @@ class Moves(Store):
                 raise BadArguments(f"{error.cause}. Nothing was done") from None
             except (WorkflowUpdateRPCTimeoutOrCancelledError, StoreUnavailable) as error:
                 if not left or not isinstance(error.__cause__, RPCError):
-                    raise Unconfirmed(
-                        f"no worker answered for run {run!r}, and only the run itself can be asked: {error}. Start a worker that "
-                        "serves its agent"
-                    ) from error
+                    raise await self._unanswered(run, error, ", and only the run itself can be asked") from error
             await asyncio.sleep(_PAUSE_S)
         raise AssertionError("unreachable")
+
+    async def _unanswered(self, run: str, error: BaseException, more: str = "") -> Unconfirmed:
+        """Tell that no worker has answered for a run, and how to start one."""
+        cause, start = error.__cause__, f"`holdfast worker FILE.py --db {shlex.quote(self.url)}`"
+        try:
+            row = await self.run(run)
+            if row is not None and not is_served(row, await self.agents()):
+                return Unconfirmed(f"no worker serves agent {row.agent!r} of run {run!r}{more}. Start one: {start}")
+        except StoreUnavailable as away:
+            return Unconfirmed(f"nobody answered for run {run!r}{more}: {away}")
+        why = f": {error}" if isinstance(cause, RPCError) and cause.status not in _TOO_LATE else " in time"
+        return Unconfirmed(f"no worker answered for run {run!r}{more}{why}. If none is running, start one: {start}")
 
     async def move(self, move: Move) -> None:
         """Let the run leave, and keep its file; `Changed` if it is not as it was read.
@@ -379,7 +391,7 @@ class Moves(Store):
         start.row.status = state.row["status"]
         try:
             memo = {"HoldfastMoved": kept.moved.bundle}
-            await self._asked(self._started(start, state.pack(), again=True, memo=memo))
+            await self._asked(self._started(start, state.pack(), again=True, memo=memo, asked=state.questions.values()))
         except WorkflowAlreadyStartedError:
             raise RunActive(f"run {root!r} was taken back by somebody else meanwhile") from None
         self._forget_seen(root)
@@ -488,12 +500,12 @@ class Moves(Store):
                 state.frees = [each.id for each in family if each.id != root and each.status not in FINISHED]
             packed = state.pack()
             self._check_fits(start, packed)
-            ready.append((start, packed))
+            ready.append((start, packed, state.questions.values()))
         ready.sort(key=lambda each: each[0].row.id == root)  # the root last
-        for start, packed in ready:
-            run = start.row.id
+        for start, packed, asked in ready:
+            run, memo = start.row.id, {"HoldfastBundle": came}
             try:
-                await self._asked(self._started(start, packed, again=run in again, memo={"HoldfastBundle": came}))
+                await self._asked(self._started(start, packed, again=run in again, memo=memo, asked=asked))
             except WorkflowAlreadyStartedError:
                 if run == root:
                     raise imported_before(root) from None

@@ -43,6 +43,7 @@ from holdfast.words.spent import Spent
 NOT_HERE: Final = "holdfast.not_here"  # the type of the failure of a body that is not in this process
 GONE: Final = "holdfast.gone"  # the type of that of a body that began, and may not begin again
 LATER: Final = "holdfast.later"  # the type of that of a body that lost its turn at a rate; it has another one
+LACKS: Final = "holdfast.lacks"  # the type of that of a body that asked for what its ground has not
 ENDED: Final = "holdfast.ended"  # the type of that of a body that failed
 _FOREVER: Final = timedelta(days=3650)
 _SLACK_S: Final = 30.0  # that a body may be late to be stopped by its own worker
@@ -61,6 +62,9 @@ class Place(Protocol):
     outside: contextvars.Context
     evicted: bool
     load: Load
+
+    @property
+    def has_side(self) -> bool: ...
 
     @property
     def clock(self) -> Clock: ...
@@ -90,6 +94,8 @@ class Performer:
         crashes, at = 0, None
         if not again:
             asked["once"] = True
+        if ground.has_side:
+            asked["beside"] = True
         while True:
             name = self._name(work, probes)
             try:
@@ -98,6 +104,9 @@ class Performer:
                 cause = error.cause
                 if _is(cause, ENDED):
                     return self._failed(cause.details[0], work)  # type: ignore[union-attr]
+                if _is(cause, LACKS):
+                    ground.pause(f"run {ground.row.id!r}: its step {spec.name!r} {cause.message}")  # type: ignore[union-attr]
+                    raise Suspended from None
                 if _is(cause, NOT_HERE):
                     travels = False
                     continue

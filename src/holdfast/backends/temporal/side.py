@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from holdfast.engine.elsewhere import Desk
 from holdfast.errors import LeaseLost
@@ -27,9 +27,8 @@ from holdfast.store.limits import Turn
 from holdfast.store.store import Store
 from holdfast.store.streams import Piece, chunk_row
 from holdfast.store.work import Asking, Count, Transaction, to_json
-from holdfast.words.model import RunRow
+from holdfast.words.model import ON_TEMPORAL, RunRow, is_shadow
 
-_ELSEWHERE: Final = "it is on Temporal"
 Line = list[Any]  # a piece of a stream, as it travels
 
 
@@ -75,7 +74,7 @@ def shadow(tx: Transaction, of: RunRow) -> Asking[None]:
     uid = hashlib.sha256(of.id.encode()).hexdigest()[:32]
     yield from tx.rows(
         "shadow", id=of.id, uid=uid, agent=of.agent, parent_id=of.parent_id, root_id=of.root_id or of.id, labels=of.labels,
-        reason=_ELSEWHERE,
+        reason=ON_TEMPORAL,
     )  # fmt: skip
 
 
@@ -95,11 +94,6 @@ class Forget:
             return
         family = yield from tx.rows("family", run=self.run)
         yield from delete_runs(tx, [member for member, status in family if status == "moved"])
-
-
-def is_shadow(row: RunRow) -> bool:
-    """Is this a row of a run that is on the cluster?"""
-    return row.status == "moved" and row.reason == _ELSEWHERE
 
 
 def known(run: str, agent: str, labels: Mapping[str, str], parent: str | None, root: str) -> RunRow:

@@ -15,7 +15,7 @@ import functools
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, Final, NoReturn, ParamSpec, TypeVar
@@ -36,8 +36,8 @@ from holdfast.backends.temporal.ground import first_attributes, first_memo
 from holdfast.backends.temporal.history import Found
 from holdfast.backends.temporal.moves import Moves, unspill
 from holdfast.backends.temporal.records import Start, State, moving
-from holdfast.backends.temporal.side import Forget, is_shadow
-from holdfast.backends.temporal.worker import TemporalWorker
+from holdfast.backends.temporal.side import Forget
+from holdfast.backends.temporal.worker import TemporalWorker, check_served
 from holdfast.errors import (
     AlreadyDecided,
     BadArguments,
@@ -48,7 +48,6 @@ from holdfast.errors import (
     RunFinished,
     Stale,
     StoreUnavailable,
-    Unconfirmed,
     UnknownApproval,
     UnknownRun,
     Unsupported,
@@ -72,7 +71,7 @@ from holdfast.store.work import Asking, Transaction, rows, to_json
 from holdfast.words import people
 from holdfast.words.clock import Clock, SystemClock
 from holdfast.words.features import Feature
-from holdfast.words.model import FINISHED, ApprovalRow, Published, RunRow, is_served
+from holdfast.words.model import FINISHED, ApprovalRow, Published, RunRow, is_served, is_shadow
 from holdfast.words.people import Ballot
 from holdfast.words.spent import Spent
 from holdfast.worker.settings import Settings
@@ -128,7 +127,9 @@ class TemporalStore(Moves):
     async def open(self) -> None:
         self._begin()
         self._client = await self.address.connect()
-        if self.side is not None:
+        if self.side is None:
+            await self._check_no_side()
+        else:
             await self.side.open()
             self.side.on_change(self._tell)
             try:
@@ -142,6 +143,21 @@ class TemporalStore(Moves):
         self._open = True
         self._news.begin()
 
+    async def _check_no_side(self) -> None:
+        """See that nobody names a database beside the cluster: a process without it could carry on no run that has one."""
+        if await self._remembered(SIDE_OF, self.address.queue) is not None:
+            raise StoreUnavailable(
+                f"others name a database beside the cluster at {self.url!r}, and this URL names none. Name the same one: "
+                f"?side=postgresql://..., or ?side=$NAME, a variable of the environment that has it. {self._given_up('none')}",
+                lasting=True,
+            )
+
+    def _given_up(self, instead: str) -> str:
+        return (
+            f"If that was given up for {instead}, stop all workers and end the workflow that remembers it: temporal workflow "
+            f"terminate --workflow-id {SIDE_OF}:{self.address.queue} --namespace {self.address.namespace}"
+        )
+
     async def _check_side(self, side: Store) -> None:
         """See that this database is the one that all others name: whoever came first has told the cluster which it is."""
         itself, told = await side.store_id(), await self._remembered(SIDE_OF, self.address.queue)
@@ -151,10 +167,9 @@ class TemporalStore(Moves):
         if told is not None and told["id"] != itself:
             raise StoreUnavailable(
                 f"{side.url!r} is not the database that others name beside the cluster at {self.url!r}: its id is {itself}, theirs "
-                f"is {told['id']}. Name the same one in side=. If that was given up for this one, stop all workers and end the "
-                f"workflow that remembers it: temporal workflow terminate --workflow-id {SIDE_OF}:{self.address.queue} --namespace "
-                f"{self.address.namespace}", lasting=True,
-            )  # fmt: skip
+                f"is {told['id']}. Name the same one in side=. {self._given_up('this one')}",
+                lasting=True,
+            )
 
     async def close(self) -> None:
         if self._open:
@@ -186,6 +201,10 @@ class TemporalStore(Moves):
             self.client, self.address, self.worker_id, specs, settings, triggers, self.side
         )
         return self._served_here
+
+    def check_agent(self, spec: AgentSpec) -> None:
+        """Refuse what a worker would refuse. What the code of an agent cannot be seen to use is not known here, nor there."""
+        check_served(spec, side=self.side is not None)
 
     @property
     def client(self) -> Client:  # type: ignore[override]
@@ -617,13 +636,15 @@ class TemporalStore(Moves):
             await self.side._submit(Forget(run, found.created_at))
 
     async def _started(
-        self, start: Start, state: bytes | None, *, delay_ms: int = 0, again: bool = False, memo: Mapping[str, Any] | None = None
+        self, start: Start, state: bytes | None, *, delay_ms: int = 0, again: bool = False, memo: Mapping[str, Any] | None = None,
+        asked: Collection[ApprovalRow] = (),
     ) -> None:  # fmt: skip
-        row, reuse, memo = start.row, WorkflowIDReusePolicy, {**first_memo(start.row), **(memo or {})}
+        """Start the workflow of a run; `asked` are its questions, which are shown before any worker has it."""
+        row, reuse, memo = start.row, WorkflowIDReusePolicy, {**first_memo(start.row, asked), **(memo or {})}
         await self.client.start_workflow(
             RUN, args=[start.text(), state], id=row.id, task_queue=self.address.task_queue(row.agent, row.version, row.queue),
             id_reuse_policy=reuse.ALLOW_DUPLICATE if again else reuse.REJECT_DUPLICATE,
-            id_conflict_policy=WorkflowIDConflictPolicy.FAIL, memo=memo, search_attributes=first_attributes(row),
+            id_conflict_policy=WorkflowIDConflictPolicy.FAIL, memo=memo, search_attributes=first_attributes(row, asked),
             start_delay=timedelta(milliseconds=delay_ms) if delay_ms else None,
         )  # fmt: skip
 
@@ -705,20 +726,20 @@ class TemporalStore(Moves):
         await self._signal(
             run, {"id": f"resume:{run}:{row.next_seq}:{self.clock.now()}", "kind": "run.resumed", "data": data}
         )
-        await self._until_resumed(run)
+        await self._until_resumed(row)
         await self._note(run, by, via, "resume", noted)
 
-    async def _until_resumed(self, run: str) -> None:
-        """Wait until a worker has let the run go on: what a client reads next must not be that it is paused."""
-        limit_s = write_limit.get() or 30.0
+    async def _until_resumed(self, before: RunRow) -> None:
+        """Wait until a worker has let the run go on: what a client reads next must not be that it is paused, if not anew."""
+        limit_s, run = write_limit.get() or 30.0, before.id
         try:
             async with asyncio.timeout(limit_s):
-                while (row := await self.run(run)) is not None and row.status == "paused":  # noqa: ASYNC110 - nobody tells
+                while (row := await self.run(run)) is not None and row.status == "paused":
+                    if before.status == "paused" and row.next_seq > before.next_seq:
+                        return
                     await asyncio.sleep(_SOONEST_S)
-        except TimeoutError:
-            raise Unconfirmed(
-                f"run {run!r} was told to go on, and no worker has taken that up within {limit_s:g} s"
-            ) from None
+        except TimeoutError as error:
+            raise await self._unanswered(run, error, ", which was told to go on") from None
 
     async def _is_pausing(self, run: str) -> bool:
         described = await self._described(run)
@@ -914,9 +935,9 @@ class TemporalStore(Moves):
             except (WorkflowUpdateRPCTimeoutOrCancelledError, StoreUnavailable) as error:
                 cause, problem = error.__cause__, error
                 if not isinstance(cause, RPCError) or cause.status != RPCStatusCode.RESOURCE_EXHAUSTED:
-                    raise Unconfirmed(f"no worker answered for run {run!r}: {error}") from error
+                    raise await self._unanswered(run, error) from error
             if loop.time() > end:
-                raise Unconfirmed(f"no worker answered for run {run!r}: {problem}") from problem
+                raise await self._unanswered(run, problem) from problem
             await asyncio.sleep(_SOONEST_S)
 
 

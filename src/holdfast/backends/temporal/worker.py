@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import timedelta
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from holdfast.worker.settings import Settings
 
 _log = logger("holdfast")
 _STICKY_S: Final = 5.0  # for so long a workflow task waits for the process that had the run last
+_ENDS_S: float = 5.0  # for so long what polls may take to end, after the grace
 _AGAIN_S: float = 2.0  # until a task queue is polled again whose poller has ended
 
 
@@ -160,10 +161,7 @@ class TemporalWorker:
     async def stop(self, grace_s: float | None = None) -> None:
         """Stop polling; bodies that run may end within the grace."""
         self.draining = True
-        await asyncio.gather(*(worker.shutdown() for worker in self._workers.values()))
-        for task in self._polling.values():  # that wait to poll again
-            task.cancel()
-        await asyncio.gather(*self._polling.values(), return_exceptions=True)
+        await self._end_polling()
         self._workers.clear()
         await self._house.outcomes.close()
         for instance in list(self._house.instances):
@@ -175,6 +173,15 @@ class TemporalWorker:
             await self._house.resources.close()
         except ExceptionGroup as problems:
             _log.warning("a resource did not close: %s", problems.exceptions)
+
+    async def _end_polling(self) -> None:
+        """Let what polls end. A cluster that is away is told nothing, and keeps nobody: what was in hand is as after a crash."""
+        ends = [asyncio.create_task(worker.shutdown()) for worker in self._workers.values()]
+        await _ended(ends, self._settings.stop_grace_s + _ENDS_S)
+        for task in (*ends, *self._polling.values()):  # also those that wait to poll again
+            task.cancel()
+        if not await _ended(self._polling.values(), _ENDS_S):
+            _log.warning("what polls on Temporal has not ended, and is left behind")
 
     async def serve_instead(self, specs: Iterable[AgentSpec], triggers: Iterable[TriggerSpec] = ()) -> None:
         """Serve these, in the place of those that had their names and versions."""
@@ -194,6 +201,17 @@ class TemporalWorker:
 
     def spec_of(self, agent: str, version: str | None = None) -> AgentSpec | None:
         return self._served.spec_of(agent, version)
+
+
+async def _ended(tasks: Collection[asyncio.Task[None]], limit_s: float) -> bool:
+    """Wait until these have ended, so long at most; did they?"""
+    if not tasks:
+        return True
+    done, left = await asyncio.wait(tasks, timeout=limit_s)
+    for task in done:
+        if not task.cancelled():
+            task.exception()  # it was told where it came from
+    return not left
 
 
 def check_served(spec: AgentSpec, *, side: bool) -> None:

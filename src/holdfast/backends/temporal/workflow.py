@@ -104,6 +104,9 @@ def _activate(instance: Any, activate: Any, activation: Any) -> Any:
     try:
         completion = activate(activation)
         ground = instance.holdfast_ground
+        if ground is not None and ground.turned_away and not ground.evicted:
+            completion.failed.failure.message = "this worker names no database beside the cluster"
+            return completion
         if ground is not None and completion.HasField("successful") and not ground.evicted:
             commands = completion.successful.commands
             if not any(command.HasField(over) for command in commands for over in _OVER):

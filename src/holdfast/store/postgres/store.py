@@ -43,6 +43,7 @@ from holdfast.store.work import Asking, Transaction, forget, listed, rows, to_js
 from holdfast.store.workers import Living, bury
 from holdfast.words.clock import Clock
 from holdfast.words.harmless import logger
+from holdfast.words.model import ON_TEMPORAL
 from holdfast.words.urls import without_secrets
 
 _log = logger("holdfast.store")
@@ -281,7 +282,7 @@ class PostgresStore(Store):
 
     async def facts(self) -> dict[str, Any]:
         ((version, database, schema, commit, size),) = await self._read(rows, "about")
-        ((gaps,),) = await self._read(rows, "gaps")
+        ((gaps,),) = await self._read(rows, "gaps", reason=ON_TEMPORAL)
         about = {"store": "postgresql", "server": version, "database": database, "schema_name": schema,
                  "synchronous_commit": commit, "bytes": size,
                  "integrity": "ok" if not gaps else f"{gaps} runs have more or fewer events than they should"}  # fmt: skip
@@ -304,6 +305,8 @@ def _advice(error: BaseException, url: str) -> str:
             "; to another machine nothing goes in the clear unless the URL says so: give the server a certificate and write "
             "?sslmode=verify-full, or write ?sslmode=disable for a network that you trust"
         )
+    if isinstance(error, asyncpg.InvalidCatalogNameError):
+        return "; make it with `createdb`, at that host and as a role that may, or name another in the URL"
     if isinstance(error, asyncpg.InvalidPasswordError):
         return "; a password is taken from the URL, from PGPASSWORD or from ~/.pgpass"
     if "issuer certificate" in str(error) or "self-signed" in str(error):
