@@ -37,19 +37,23 @@ _SAYS = {
 @click.argument("what", metavar="[NAME|SLOTS]", required=False)
 @click.argument("url", metavar="[URL]", required=False)
 @click.option("--to", metavar="NAME", help="With move and settle: the cell that the slots go to.")
+@click.option("--lost", metavar="NAME", multiple=True,
+              help="With settle: this cell is not in the file any more, and its database is lost for good.")  # fmt: skip
 @click.option("--grace", "grace_s", metavar="TIME", default="30s", show_default=True, callback=seconds_of,
               help="With move: how long running steps may go on; then they are interrupted.")  # fmt: skip
 @db_option
 @json_option
 def cells(
-    action: str, what: str | None, url: str | None, to: str | None, grace_s: float, db: str | None, as_json: bool
-) -> int:
+    action: str, what: str | None, url: str | None, to: str | None, lost: tuple[str, ...], grace_s: float, db: str | None,
+    as_json: bool,
+) -> int:  # fmt: skip
     """List cells, add one, move slots, check or settle them.
 
     list shows each cell, its slots and whether it can be reached. add NAME URL adds an empty PostgreSQL database, that has no
     slot yet; the first one begins the file and has all 1,024. move SLOTS --to NAME moves a slot, or several (7 or 512-1023),
     while runs go on. check finishes what a mover that died has left, and says what is wrong: its exit code is 1 then. settle
     SLOTS --to NAME ends a quarrel that check has found: that cell owns them alone, and the others' runs of them are deleted.
+    It wants all cells of the set; one whose database is lost for good is taken out of the file and named with --lost.
     """
     store = db or _from_environment()
     if not store.startswith("cells:"):
@@ -67,7 +71,7 @@ def cells(
     if action == "settle":
         if what is None or to is None:
             raise click.UsageError("say which, and who is to have them: holdfast cells settle SLOTS --to NAME")
-        return asyncio.run(_settle(store, what, to, as_json=as_json))
+        return asyncio.run(_settle(store, what, to, lost, as_json=as_json))
     return asyncio.run(_list(store, as_json=as_json) if action == "list" else _check(store, as_json=as_json))
 
 
@@ -87,7 +91,9 @@ async def _list(url: str, *, as_json: bool) -> int:
     made = table("CELL", "SLOTS", "RUNS", "GOING", "WORKERS", "SIZE", "STATE", "DATABASE")
     for cell in found:
         state = (
-            Text("down", "red") if cell.down else Text(f"{len(cell.leaving)} leave" if cell.leaving else "up", "green")
+            Text("down" if cell.url else "not in file", "red")
+            if cell.down
+            else Text(f"{len(cell.leaving)} leave" if cell.leaving else "up", "green")
         )
         numbers = (
             ["?"] * 4 if cell.down else [str(cell.runs), str(cell.unfinished), str(cell.workers), size(cell.bytes)]
@@ -101,7 +107,7 @@ async def _list(url: str, *, as_json: bool) -> int:
     print_list(made, 0)
     for cell in found:
         if cell.down:
-            say(f"Cell {cell.name} is down, and its share of the runs with it: {cell.down}", "yellow")
+            say(f"Cell {cell.name} cannot be asked, nor its share of the runs: {cell.down}", "yellow")
     return 0
 
 
@@ -166,19 +172,21 @@ async def _check(url: str, *, as_json: bool) -> int:
     return 1 if found.wrong else 0
 
 
-async def _settle(url: str, what: str, to: str, *, as_json: bool) -> int:
+async def _settle(url: str, what: str, to: str, lost: tuple[str, ...], *, as_json: bool) -> int:
     from holdfast.backends.cells.inventory import opened
-    from holdfast.backends.cells.settlement import settle
+    from holdfast.backends.cells.settlement import give_up, settle
     from holdfast.backends.cells.slots import parsed
 
     told = []
-    async with opened(url) as store:
+    async with opened(url, lost) as store:
+        if lost:
+            await give_up(store, lost)
         for slot in parsed(what):
             deleted = await settle(store, slot, to)
             told.append({"slot": slot, "owner": to, "deleted": deleted})
             if not as_json:
-                lost = "".join(f"; {runs} runs of it were deleted in cell {cell}" for cell, runs in deleted.items())
-                answer(f"Slot {slot} is owned by cell {to} alone{lost}.")
+                others = "".join(f"; {runs} runs of it were deleted in cell {cell}" for cell, runs in deleted.items())
+                answer(f"Slot {slot} is owned by cell {to} alone{others}.")
     if as_json:
         print_json(told)
     return 0
