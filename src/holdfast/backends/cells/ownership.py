@@ -23,15 +23,14 @@ import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any, Final
+from typing import Final
 
 import asyncpg
 
 from holdfast.backends.cells.plan import Plan
 from holdfast.errors import BadArguments, StoreUnavailable
-from holdfast.store.postgres.connection import Connection
+from holdfast.store.postgres.connection import FENCED, Connection
 
-FENCED: Final = "HF001"  # the error by which a database says that a slot is not in it
 _LATER: Final = ("ownership_2.sql", "ownership_3.sql")  # what later versions added
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('holdfast-cells:' || $1, 0))"
 
@@ -252,6 +251,6 @@ def of_no_set(plan: Plan, name: str, store: str, first: Cell) -> BadArguments:
     )
 
 
-def described(error: BaseException) -> Any:
-    """The code by which a database says what is wrong, if that is what an error has."""
-    return getattr(error, "sqlstate", None)
+def is_fence(error: BaseException) -> bool:
+    """Did a database refuse because a slot is not in it?"""
+    return FENCED in (getattr(error, "sqlstate", None), getattr(error.__cause__, "sqlstate", None))

@@ -22,7 +22,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from holdfast.backends.cells import answers, courier, moves, ownership
 from holdfast.backends.cells.cell import NO_TRANSACTION, CellStore
 from holdfast.backends.cells.cells import PATIENCE_S, Cells
-from holdfast.backends.cells.ownership import FENCED, Holding
+from holdfast.backends.cells.ownership import Holding
 from holdfast.backends.cells.places import Positions, place_at
 from holdfast.backends.cells.plan import Plan, read_plan
 from holdfast.backends.cells.slots import check_place, key_slot, placed, slot_of
@@ -200,7 +200,7 @@ class CellsStore(Store):
             except StoreUnavailable as error:
                 raise type(error)(f"cell {cell.cell!r}: {error}") from None
             except Exception as error:
-                if not isinstance(error, HoldfastError) and ownership.described(error) != FENCED:
+                if not isinstance(error, HoldfastError) and not ownership.is_fence(error):
                     raise
                 refused = error
             held = await cell.holding(slot, max(until - time.monotonic(), PATIENCE_S))
@@ -212,7 +212,7 @@ class CellsStore(Store):
                     continue
                 if refused is None:
                     return answer
-                if isinstance(refused, HoldfastError):
+                if not ownership.is_fence(refused):
                     raise refused
                 continue  # it came back meanwhile
             await self._moved(slot, cell, held, until)
