@@ -5,6 +5,8 @@ import json
 import pytest
 from tests.cells import cell_urls  # noqa: F401 - a fixture
 
+from holdfast.backends.cells.slots import slot_of
+
 pytestmark = pytest.mark.slow
 
 
@@ -34,6 +36,17 @@ def test_a_set_is_begun_extended_and_divided(cli, cell_urls):  # noqa: F811
     assert json.loads(cli("cells", "check", *db, "--json").stdout) == {"mended": [], "wrong": []}
 
 
+def test_the_slot_of_an_id_is_found(cli, cell_urls):  # noqa: F811
+    db = ("--db", "cells:cells.toml")
+    cli("cells", "add", "a", cell_urls["a"], *db)
+    cli("cells", "add", "b", cell_urls["b"], *db)
+    slot = slot_of("acme")
+    assert f"acme.17 belongs to slot {slot}, which is in cell a:" in cli("cells", "slot", "acme.17", *db).output
+    cli("cells", "move", str(slot), "--to", "b", *db)
+    found = cli.json("cells", "slot", "acme.17", *db)
+    assert (found["id"], found["slot"], found["cell"]) == ("acme.17", slot, "b")
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -42,6 +55,7 @@ def test_a_set_is_begun_extended_and_divided(cli, cell_urls):  # noqa: F811
         (["list", "--db", "cells:none.toml"], "there is no file 'none.toml'"),
         (["add", "a", "--db", "cells:x.toml"], "say which: holdfast cells add NAME"),
         (["add", "a", "sqlite:x.db", "--db", "cells:x.toml"], "A cell is a PostgreSQL database"),
+        (["slot", "--db", "cells:x.toml"], "say of which run: holdfast cells slot ID"),
         (["move", "7", "--db", "cells:x.toml"], "say which, and where to"),
         (["move", "7-9999", "--to", "b", "--db", "cells:x.toml"], "is no range of slots"),
     ],

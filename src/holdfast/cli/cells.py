@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from holdfast.backends.cells.inventory import CellInfo
     from holdfast.backends.cells.moves import Moved
 
-_ACTIONS = ("list", "add", "move", "check", "settle")
+_ACTIONS = ("list", "slot", "add", "move", "check", "settle")
 _SAYS = {
     "leaving": "its runs are given back",
     "frozen": "it stands still",
@@ -34,7 +34,7 @@ _SAYS = {
 
 @subcommand()
 @click.argument("action", type=click.Choice(_ACTIONS))
-@click.argument("what", metavar="[NAME|SLOTS]", required=False)
+@click.argument("what", metavar="[ID|NAME|SLOTS]", required=False)
 @click.argument("url", metavar="[URL]", required=False)
 @click.option("--to", metavar="NAME", help="With move and settle: the cell that the slots go to.")
 @click.option("--lost", metavar="NAME", multiple=True,
@@ -47,11 +47,12 @@ def cells(
     action: str, what: str | None, url: str | None, to: str | None, lost: tuple[str, ...], grace_s: float, db: str | None,
     as_json: bool,
 ) -> int:  # fmt: skip
-    """List cells, add one, move slots, check or settle them.
+    """List cells, find a run's, add one, move slots, check or settle them.
 
-    list shows each cell, its slots and whether it can be reached. add NAME URL adds an empty PostgreSQL database, that has no
-    slot yet; the first one begins the file and has all 1,024. move SLOTS --to NAME moves a slot, or several (7 or 512-1023),
-    while runs go on. check finishes what a mover that died has left, and says what is wrong: its exit code is 1 then. settle
+    list shows each cell, its slots and whether it can be reached. slot ID says to which slot and cell a run with this id
+    belongs, or anything else that has this name. add NAME URL adds an empty PostgreSQL database, that has no slot yet; the
+    first one begins the file and has all 1,024. move SLOTS --to NAME moves a slot, or several (7 or 512-1023), while runs go
+    on. check finishes what a mover that died has left, and says what is wrong: its exit code is 1 then. settle
     SLOTS --to NAME ends a quarrel that check has found: that cell owns them alone, and the others' runs of them are deleted.
     It wants all cells of the set; one whose database is lost for good is taken out of the file and named with --lost.
     """
@@ -60,6 +61,10 @@ def cells(
         raise click.UsageError(
             f"{redacted(store)!r} names no cells: say which with --db cells:FILE, or in $HOLDFAST_URL"
         )
+    if action == "slot":
+        if what is None:
+            raise click.UsageError("say of which run: holdfast cells slot ID")
+        return asyncio.run(_slot(store, what, as_json=as_json))
     if action == "add":
         if what is None or url is None:
             raise click.UsageError("say which: holdfast cells add NAME postgresql://USER@HOST/DATABASE")
@@ -113,6 +118,20 @@ async def _list(url: str, *, as_json: bool) -> int:
 
 def _document(cell: CellInfo) -> dict[str, Any]:
     return dataclasses.asdict(cell)
+
+
+async def _slot(url: str, id: str, *, as_json: bool) -> int:
+    from holdfast.backends.cells.inventory import opened
+    from holdfast.backends.cells.slots import slot_of
+
+    slot = slot_of(id)
+    async with opened(url) as store:
+        cell = store.of_slot(slot)
+    if as_json:
+        print_json({"id": id, "slot": slot, "cell": cell.cell, "url": cell.url})
+    else:
+        answer(f"{id} belongs to slot {slot}, which is in cell {cell.cell}: {cell.url}")
+    return 0
 
 
 async def _add(url: str, name: str, database: str) -> int:
