@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.backends.cells.moves import Moved
 
 _ACTIONS = ("list", "slot", "add", "move", "check", "settle")
+_TELL_EVERY = 50  # slots that are moved
 _SAYS = {
     "leaving": "its runs are given back",
     "frozen": "it stands still",
@@ -151,7 +152,8 @@ async def _move(url: str, what: str, to: str, grace_s: float, *, as_json: bool) 
     from holdfast.backends.cells.inventory import move
     from holdfast.backends.cells.slots import parsed
 
-    slots, moved = parsed(what), list[dict[str, Any]]()
+    slots = parsed(what)
+    moved: list[Moved] = []
     many = len(slots) > 1
 
     def tell(slot: int, step: str) -> None:
@@ -159,18 +161,33 @@ async def _move(url: str, what: str, to: str, grace_s: float, *, as_json: bool) 
             say(f"Slot {slot} {step}: {_SAYS[step]}.", "dim")
 
     def done(each: Moved) -> None:
-        moved.append(dataclasses.asdict(each))
-        if not as_json:
-            ended = f", {each.interrupted} of them in the middle of a step" if each.interrupted else ""
-            runs = f"{each.runs} run{'' if each.runs == 1 else 's'}"
-            answer(
-                f"Slot {each.slot}: {runs} from {each.origin} to {each.destination}{ended}; away for {each.away_s:.2f} s."
-            )
+        moved.append(each)
+        if not as_json and len(moved) % _TELL_EVERY == 0:
+            say(f"{len(moved)} of {len(slots)} slots are moved.", "dim")
 
-    await move(url, slots, to, grace_s=grace_s, tell=tell, done=done)
+    try:
+        await move(url, slots, to, grace_s=grace_s, tell=tell, done=done)
+    finally:  # one may be refused when others are moved
+        if not as_json:
+            for origin in dict.fromkeys(each.origin for each in moved):
+                _tell_moved([each for each in moved if each.origin == origin])
     if as_json:
-        print_json(moved)
+        print_json([dataclasses.asdict(each) for each in moved])
     return 0
+
+
+def _tell_moved(moved: list[Moved]) -> None:
+    """Say what went from one cell to another, in one line."""
+    from holdfast.backends.cells.slots import spelled
+
+    runs, interrupted = sum(each.runs for each in moved), sum(each.interrupted for each in moved)
+    what = f"Slot {moved[0].slot}" if len(moved) == 1 else f"Slots {spelled(each.slot for each in moved)}"
+    ended = f", {interrupted} of them in the middle of a step" if interrupted else ""
+    away = "away for" if len(moved) == 1 else "each away for at most"
+    answer(
+        f"{what}: {runs} run{'' if runs == 1 else 's'} from {moved[0].origin} to {moved[0].destination}{ended}; "
+        f"{away} {max(each.away_s for each in moved):.2f} s."
+    )
 
 
 async def _check(url: str, *, as_json: bool) -> int:
