@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.cells import cell_urls  # noqa: F401 - a fixture
+from tests.cells import cell_urls, written  # noqa: F401 - a fixture
 
 from holdfast.backends.cells.slots import slot_of
 
@@ -74,3 +74,20 @@ def test_a_database_is_added_once(cli, cell_urls):  # noqa: F811
     cli("cells", "add", "a", cell_urls["a"], *db)
     assert "has a cell 'a' already" in " ".join(cli("cells", "add", "a", cell_urls["b"], *db).output.split())
     assert "are one database" in " ".join(cli("cells", "add", "b", cell_urls["a"], *db).output.split())
+
+
+def test_nothing_is_settled_with_an_old_file_unless_a_cell_is_lost(cli, cell_urls):  # noqa: F811
+    new = written(cli.folder / "new.toml", cell_urls)
+    assert cli("cells", "check", "--db", new).exit_code == 0
+    old = ("--db", written(cli.folder / "old.toml", {"a": cell_urls["a"]}))
+    checked = cli("cells", "check", *old)
+    assert checked.exit_code == 1
+    assert "which is older than the set: use the newer file" in " ".join(checked.output.split())
+    shown = [(cell["name"], len(cell["slots"])) for cell in cli.json("cells", "list", *old)]
+    assert shown == [("a", 512), ("b", 512)]
+    refused = cli("cells", "settle", "1000", "--to", "a", *old)
+    assert refused.exit_code not in (0, 1)
+    assert "it lacks cell 'b'" in " ".join(refused.output.split())
+    settled = cli("cells", "settle", "1000", "--to", "a", "--lost", "b", *old)
+    assert settled.stdout == "Slot 1000 is owned by cell a alone.\n"
+    assert "cell 'b' of" in cli("cells", "list", "--db", new).output

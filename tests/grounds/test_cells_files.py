@@ -51,7 +51,7 @@ async def test_no_slot_is_settled_with_a_file_that_lacks_its_cell(old, cells_url
             await moves.move(store, slot, "a")
         cells = await inventory.cells_of(store)
         assert (cells[0].name, slot in cells[0].slots) == ("a", False)
-        assert (cells[1].name, cells[1].url) == ("b", "")
+        assert (cells[1].name, cells[1].url, slot in cells[1].slots) == ("b", "", True)
         assert "use the newer file" in cells[1].down
     async with holdfast.open(old, agents=[child]) as hf:
         with pytest.raises(holdfast.StoreUnavailable, match="use the newer file"):

@@ -45,8 +45,8 @@ class CellInfo:
 async def opened(url: str, gives_up: Collection[str] = ()) -> AsyncIterator[Cells]:
     """Open the cells that a URL names; those that are given up are lost for good, and not in the file any more."""
     store = Cells(read_plan(url), f"operator-{secrets.token_hex(8)}", gives_up=gives_up)
-    await store.open()
     try:
+        await store.open()
         yield store
     finally:
         await store.close()
@@ -67,8 +67,10 @@ async def cells_of(store: Cells) -> list[CellInfo]:
         held = [each for each in await _holdings(cell) if each.state != "gone"]
         slots, leaving = tuple(each.slot for each in held), tuple(each.slot for each in held if each.state != "owned")
         found.append(CellInfo(name, cell.url, slots, leaving, total, going, workers, size))
-    found += [CellInfo(name, "", _said(store, name), down=store.absent[name]) for name in store.missing]
-    return found
+    named, missing = {slot for cell in found for slot in cell.slots}, store.missing
+    rest = tuple(slot for slot in range(SLOTS) if slot not in named)  # if one is missing, it has them
+    slots_of = {name: rest if len(missing) == 1 else _said(store, name) for name in missing}
+    return found + [CellInfo(name, "", slots, down=store.absent[name]) for name, slots in slots_of.items()]
 
 
 def _said(store: Cells, name: str) -> tuple[int, ...]:
@@ -91,9 +93,11 @@ async def add(url: str, name: str, database: str) -> Plan:
 async def _begin(path: Path, name: str, database: str) -> Plan:
     plan = first_plan(path, name, database)
     store = Cells(plan, f"operator-{secrets.token_hex(8)}")
-    await store.open()  # founds it
-    missing = store.missing
-    await store.close()
+    try:
+        await store.open()  # founds it
+        missing = store.missing
+    finally:
+        await store.close()
     if missing:
         raise BadArguments(
             f"the database is cell {name!r} of a set, which has also {', '.join(map(repr, missing))}: there is a file that names "
