@@ -74,7 +74,7 @@ class Worker:
         measures: Measures | None = None,
         place: str = "",
     ) -> None:
-        self.store, self.clock, self._place = store, store.clock, place
+        self.store, self.clock = store, store.clock
         self.settings, self.measures = settings or Settings(), measures or Measures()
         self.value_limit_bytes = self.settings.value_limit_bytes
         self.inputs = self.settings.inputs or store.inputs
@@ -186,7 +186,7 @@ class Worker:
             except StoreUnavailable as problem:  # what cannot be read now may be readable again soon
                 if self._stopping:  # it was on its way when the store was closed
                     return
-                _log.warning("looking for work%s failed; trying again: %s", self._place, problem)
+                _log.warning("looking for work failed; trying again: %s", problem)
                 await asyncio.sleep(_AGAIN_S)
             except Exception:  # whatever it is: a worker that does not look any more would only seem to work
                 _log.exception("looking for work failed; trying again")
@@ -298,7 +298,7 @@ class Worker:
                 before = self.clock.now() - round(retention_s * 1000)
                 await self.store.erase_audit(before=before, by="retention", via="worker")
             except StoreUnavailable as problem:
-                _log.warning("values in the audit%s could not be erased; trying again: %s", self._place, problem)
+                _log.warning("values in the audit could not be erased; trying again: %s", problem)
             except Exception:
                 _log.exception("values in the audit could not be erased; trying again")
             await asyncio.sleep(min(max(retention_s, _AGAIN_S), _ERASE_EVERY_S))

@@ -40,6 +40,7 @@ class Cells:
         self.owners = {slot: plan.owner(slot) for slot in range(SLOTS)}
         self._ranks: dict[int, int] = {}  # of what was believed last of each slot
         self.down: dict[str, str] = {}  # cells that cannot be reached, and why
+        self._heard_of: set[str] = set()  # cells that have said which slots they have or had
         self._missed: list[str] = []  # those of `missing` that the log has named
         self._opened = False
         # How each is opened: why nothing may be written, how long a reader waits, and who hears of changes.
@@ -212,7 +213,9 @@ class Cells:
     def of_slot(self, slot: int) -> CellStore:
         """Find the cell that has a slot; `StoreUnavailable` if it was never reached."""
         cell = self.made.get(self.owners[slot])
-        if cell is None or (slot not in self._ranks and not self.down):  # no cell of the file has it, or had it
+        if cell is None or (
+            slot not in self._ranks and self._heard_of >= self.made.keys()
+        ):  # no cell of the file ever had it
             raise StoreUnavailable(self._elsewhere(slot))
         if not cell.is_open:
             raise StoreUnavailable(f"slot {slot} is in a cell that is down: {self.why([cell.cell])}")
@@ -282,6 +285,7 @@ class Cells:
             _log.warning("cell %r of %s is there again", name, self.plan.shown)
         cell.around.leaving = frozenset(held.slot for held in told if held.state == "leaving")
         self.learn(name, told)
+        self._heard_of.add(name)
         if said is not None:
             self.said[name] = said
         self._note_missing()
