@@ -3,7 +3,9 @@
 import json
 
 import pytest
-from tests.cells import cell_urls  # noqa: F401 - a fixture
+from tests.cells import cell_urls, written  # noqa: F401 - a fixture
+
+from holdfast.backends.cells.slots import slot_of
 
 pytestmark = pytest.mark.slow
 
@@ -18,9 +20,12 @@ def test_a_set_is_begun_extended_and_divided(cli, cell_urls):  # noqa: F811
     file = (cli.folder / "cells.toml").read_text()
     moved = cli("cells", "move", "1000-1002", "--to", "b", *db)
     assert moved.exit_code == 0, moved.output
-    assert [line.partition(";")[0] for line in moved.stdout.splitlines()] == [
-        f"Slot {n}: 0 runs from a to b" for n in (1000, 1001, 1002)
-    ]
+    assert moved.stdout.startswith("Slots 1000-1002: 0 runs from a to b; each away for at most ")
+    assert len(moved.stdout.splitlines()) == 1
+    again = cli("cells", "move", "999-1000", "--to", "b", *db)  # 1000 is there already
+    assert again.exit_code != 0
+    assert "Slot 999: 0 runs from a to b; away for " in again.output
+    cli("cells", "move", "999", "--to", "a", *db)
     listed = cli.json("cells", "list", *db)
     assert [(cell["name"], len(cell["slots"]), cell["down"]) for cell in listed] == [("a", 1021, ""), ("b", 3, "")]
     shown = cli("cells", "list", *db)
@@ -34,6 +39,17 @@ def test_a_set_is_begun_extended_and_divided(cli, cell_urls):  # noqa: F811
     assert json.loads(cli("cells", "check", *db, "--json").stdout) == {"mended": [], "wrong": []}
 
 
+def test_the_slot_of_an_id_is_found(cli, cell_urls):  # noqa: F811
+    db = ("--db", "cells:cells.toml")
+    cli("cells", "add", "a", cell_urls["a"], *db)
+    cli("cells", "add", "b", cell_urls["b"], *db)
+    slot = slot_of("acme")
+    assert f"acme.17 belongs to slot {slot}, which is in cell a:" in cli("cells", "slot", "acme.17", *db).output
+    cli("cells", "move", str(slot), "--to", "b", *db)
+    found = cli.json("cells", "slot", "acme.17", *db)
+    assert (found["id"], found["slot"], found["cell"]) == ("acme.17", slot, "b")
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -42,6 +58,7 @@ def test_a_set_is_begun_extended_and_divided(cli, cell_urls):  # noqa: F811
         (["list", "--db", "cells:none.toml"], "there is no file 'none.toml'"),
         (["add", "a", "--db", "cells:x.toml"], "say which: holdfast cells add NAME"),
         (["add", "a", "sqlite:x.db", "--db", "cells:x.toml"], "A cell is a PostgreSQL database"),
+        (["slot", "--db", "cells:x.toml"], "say of which run: holdfast cells slot ID"),
         (["move", "7", "--db", "cells:x.toml"], "say which, and where to"),
         (["move", "7-9999", "--to", "b", "--db", "cells:x.toml"], "is no range of slots"),
     ],
@@ -57,3 +74,20 @@ def test_a_database_is_added_once(cli, cell_urls):  # noqa: F811
     cli("cells", "add", "a", cell_urls["a"], *db)
     assert "has a cell 'a' already" in " ".join(cli("cells", "add", "a", cell_urls["b"], *db).output.split())
     assert "are one database" in " ".join(cli("cells", "add", "b", cell_urls["a"], *db).output.split())
+
+
+def test_nothing_is_settled_with_an_old_file_unless_a_cell_is_lost(cli, cell_urls):  # noqa: F811
+    new = written(cli.folder / "new.toml", cell_urls)
+    assert cli("cells", "check", "--db", new).exit_code == 0
+    old = ("--db", written(cli.folder / "old.toml", {"a": cell_urls["a"]}))
+    checked = cli("cells", "check", *old)
+    assert checked.exit_code == 1
+    assert "which is older than the set: use the newer file" in " ".join(checked.output.split())
+    shown = [(cell["name"], len(cell["slots"])) for cell in cli.json("cells", "list", *old)]
+    assert shown == [("a", 512), ("b", 512)]
+    refused = cli("cells", "settle", "1000", "--to", "a", *old)
+    assert refused.exit_code not in (0, 1)
+    assert "it lacks cell 'b'" in " ".join(refused.output.split())
+    settled = cli("cells", "settle", "1000", "--to", "a", "--lost", "b", *old)
+    assert settled.stdout == "Slot 1000 is owned by cell a alone.\n"
+    assert "cell 'b' of" in cli("cells", "list", "--db", new).output

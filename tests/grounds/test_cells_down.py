@@ -131,6 +131,15 @@ async def test_a_process_begins_while_a_cell_is_down(own_cells_url, own_servers,
 
 
 @pytest.mark.slow
+async def test_the_log_names_the_cell_that_is_down(own_cells_url, own_servers, caplog):  # noqa: F811
+    async with holdfast.open(own_cells_url, agents=[work.walk, work.helper]):
+        own_servers["b"].kill()
+        while not any("of cell 'b' could not be looked at" in text for text in caplog.messages):
+            await asyncio.sleep(0.05)
+    assert not any("of cell 'a'" in text for text in caplog.messages)
+
+
+@pytest.mark.slow
 async def test_a_set_is_not_founded_by_half(own_cells_url, own_servers):  # noqa: F811
     own_servers["b"].kill()
     with pytest.raises(holdfast.StoreUnavailable, match="founded together"):

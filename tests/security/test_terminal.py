@@ -95,7 +95,7 @@ WORDS = {
     "restore": [["restore", SHORT, "--db", "sqlite:new.db"]],
     "cells": [["cells", "list"], ["cells", "list", "--db", f"cells:{SHORT}"],
               ["cells", "move", SHORT, "--to", SHORT, "--db", "cells:x"], ["cells", "add", SHORT, SHORT, "--db", "cells:x"],
-              ["cells", "check", "--db", f"cells:{SHORT}"]],
+              ["cells", "check", "--db", f"cells:{SHORT}"], ["cells", "slot", SHORT, "--db", "cells:x"]],
 }  # fmt: skip
 EXACT = [("run", "new"), ("tail", "--stream")]  # what goes into a pipe is the value, for programs
 

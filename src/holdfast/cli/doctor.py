@@ -194,10 +194,10 @@ def _down(facts: dict[str, Any], url: str | None) -> list[dict[str, str]]:
     found = []
     for name, why in facts.get("down", {}).items():
         advice = (
-            "Start its database, or mend the way there: its share of the runs waits meanwhile, all others go on, and nothing "
-            f"of it is lost. See: {command('cells', 'list', db=url)}"
+            "Start its database, mend the way there, or use the newer file: its share of the runs waits meanwhile, all others go "
+            f"on, and nothing of it is lost. See: {command('cells', 'list', db=url)}"
         )
-        found.append({"run": "", "problem": f"cell {name} is down: {why}", "advice": advice})
+        found.append({"run": "", "problem": f"cell {name} is down or left out: {why}", "advice": advice})
     return found
 
 

@@ -30,10 +30,11 @@ AT_ONCE: Final = 0
 
 
 class Round(abc.ABC):
-    """One kind of work. `what` names it in the log; `news` is the name under which the store tells of a change."""
+    """One kind of work. `what` names it in the log, and `place` where; `news`: the store tells of a change under this name."""
 
     what: ClassVar[str]
     news: ClassVar[str]
+    place = ""  # for example: " of cell 'a'"
     listens: ClassVar[bool] = False  # is it asked of every commit whether that concerns it?
 
     def __init__(self, clock: Clock) -> None:
@@ -74,13 +75,13 @@ class Round(abc.ABC):
                 if due != AT_ONCE:
                     await self._rest(due)
             except StoreUnavailable as problem:
-                _log.warning("%s could not be looked at; trying again: %s", self.what, problem)
+                _log.warning("%s%s could not be looked at; trying again: %s", self.what, self.place, problem)
                 await asyncio.sleep(_AGAIN_S)
             except BadArguments as problem:  # a row of another worker needs what is not installed here
                 _log.warning("this worker cannot begin all that is due: %s", problem)
                 await asyncio.sleep(_LACKING_S)
             except Exception:
-                _log.exception("%s could not be looked at; trying again", self.what)
+                _log.exception("%s%s could not be looked at; trying again", self.what, self.place)
                 await asyncio.sleep(_AGAIN_S)
 
     async def _rest(self, due: int | None) -> None:

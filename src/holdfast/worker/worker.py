@@ -72,6 +72,7 @@ class Worker:
         *,
         listens: bool = True,
         measures: Measures | None = None,
+        place: str = "",
     ) -> None:
         self.store, self.clock = store, store.clock
         self.settings, self.measures = settings or Settings(), measures or Measures()
@@ -101,6 +102,7 @@ class Worker:
             if listens:  # to brokers and folders; tests let things come by themselves
                 self.rounds += [Queues(store, self.measures, mapper, apply), Files(store)]
         for each in self.rounds:
+            each.place = place
             each.serve(self._served)
         store.code_version, store.queues = self.settings.version, self.settings.queues
         self._stopping = False

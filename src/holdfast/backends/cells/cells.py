@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from holdfast.backends.cells import ownership
@@ -30,14 +30,18 @@ PATIENCE_S: Final = 2.0  # that a list, or a look, waits for a cell
 class Cells:
     """All cells of a plan, opened as far as they can be reached. `worker` is the id of this process in each."""
 
-    def __init__(self, plan: Plan, worker: str, *, clock: Clock | None = None, faults: Faults | None = None) -> None:
-        self.plan, self.worker = plan, worker
+    def __init__(
+        self, plan: Plan, worker: str, *, clock: Clock | None = None, faults: Faults | None = None, gives_up: Collection[str] = ()
+    ) -> None:  # fmt: skip
+        self.plan, self.worker, self._gives_up = plan, worker, frozenset(gives_up)
         self._clock, self._faults = clock, faults
         self.made = {name: self._make(name) for name in plan.urls}
         self.said: dict[str, Cell] = {}  # what each database says of itself, once it was reached
         self.owners = {slot: plan.owner(slot) for slot in range(SLOTS)}
         self._ranks: dict[int, int] = {}  # of what was believed last of each slot
         self.down: dict[str, str] = {}  # cells that cannot be reached, and why
+        self._heard_of: set[str] = set()  # cells that have said which slots they have or had
+        self._missed: list[str] = []  # those of `missing` that the log has named
         self._opened = False
         # How each is opened: why nothing may be written, how long a reader waits, and who hears of changes.
         self.refuses: str | None = None
@@ -91,10 +95,12 @@ class Cells:
             said = await self._found()
         told = {name: cell for name, cell in said.items() if cell is not None}
         await self._check_known(told)
+        ownership.check_members(self.plan, told.values(), self._gives_up)
         if self.refuses is None:
             for cell in [self.made[name] for name, each in told.items() if not each.renewed]:
                 await cell.ask(functools.partial(ownership.renew, store=cell.schema))
             await self._identify(told)
+            await self._enrol(told)
         if not self.down and self.refuses is None and not all(cell.complete for cell in told.values()):
             for cell in self.up:
                 await cell.ask(functools.partial(ownership.complete, store=cell.schema))
@@ -119,6 +125,13 @@ class Cells:
                 await cell.ask(functools.partial(ownership.identify, store=cell.schema, identity=first.identity))
         elif unknown and not self.down:
             await self.home.ask(self._identify_all)
+
+    async def _enrol(self, told: dict[str, Cell]) -> None:
+        """Let each cell know all others, as some do not that an older version made."""
+        members = ownership.members_of(told.values())
+        for name in [name for name, cell in told.items() if cell.members != members]:
+            cell = self.made[name]
+            await cell.ask(functools.partial(ownership.enrol, store=cell.schema, members=members))
 
     async def _identify_all(self, db: Connection) -> None:
         """Agree on an identity, one process after the other."""
@@ -145,10 +158,11 @@ class Cells:
             raise StoreUnavailable(f"{shown!r} is new, and its cells can only be founded together: {self.why()}")
         said: dict[str, Cell | None] = {}
         identity: str | None = ownership.new_identity()
-        for number, (name, cell) in enumerate(self.made.items(), 1):
+        members = {name: number for number, name in enumerate(self.made, 1)}
+        for name, cell in self.made.items():
             found = functools.partial(
-                ownership.found, store=cell.schema, name=name, number=number, of=self.plan.digest, slots=self.plan.slots[name],
-                now=cell.clock.now(), identity=identity,
+                ownership.found, store=cell.schema, name=name, of=self.plan.digest, slots=self.plan.slots[name],
+                now=cell.clock.now(), identity=identity, members=members,
             )  # fmt: skip
             made = await cell.ask(found)
             said[name] = made
@@ -175,20 +189,48 @@ class Cells:
         """Those that were opened, and answered when they were last asked."""
         return [cell for name, cell in self.made.items() if cell.is_open and name not in self.down]
 
+    @property
+    def given_up(self) -> set[str]:
+        """Cells of the set that are lost for good, as an operator said."""
+        return {name for cell in self.said.values() for name in cell.lost}.union(self._gives_up)
+
+    @property
+    def missing(self) -> list[str]:
+        """Cells of the set that the file does not name: it is older than the set, or somebody took them out."""
+        known = {*ownership.members_of(self.said.values()), *self.owners.values()}
+        return sorted(known - self.made.keys() - self.given_up)
+
+    @property
+    def absent(self) -> dict[str, str]:
+        """Cells of the set that cannot be asked, and why."""
+        old = f"it is not in {str(self.plan.path)!r}, which is older than the set: use the newer file"
+        return self.down | dict.fromkeys(self.missing, old)
+
     def why(self, names: Iterable[str] | None = None) -> str:
-        """Say why cells cannot be reached."""
-        return "; ".join(f"cell {name!r}: {why}" for name, why in self.down.items() if names is None or name in names)
+        """Say why cells cannot be asked."""
+        return "; ".join(f"cell {name!r}: {why}" for name, why in self.absent.items() if names is None or name in names)
 
     def of_slot(self, slot: int) -> CellStore:
         """Find the cell that has a slot; `StoreUnavailable` if it was never reached."""
         cell = self.made.get(self.owners[slot])
-        if cell is None:
-            raise StoreUnavailable(
-                f"slot {slot} is in cell {self.owners[slot]!r}, which is not in {self.plan.shown!r}: use the newer file"
-            )
+        if cell is None or (
+            slot not in self._ranks and self._heard_of >= self.made.keys()
+        ):  # no cell of the file ever had it
+            raise StoreUnavailable(self._elsewhere(slot))
         if not cell.is_open:
             raise StoreUnavailable(f"slot {slot} is in a cell that is down: {self.why([cell.cell])}")
         return cell
+
+    def _elsewhere(self, slot: int) -> str:
+        shown, owner = self.plan.shown, self.owners[slot]
+        if self.given_up and not self.missing:
+            return (
+                f"slot {slot} was in a cell that is lost for good: `holdfast cells settle {slot} --to NAME --db {shown}` gives it "
+                "to another, without runs"
+            )
+        if owner in self.made:  # so says the file alone
+            owner = " or ".join(self.missing) or "of another name"
+        return f"slot {slot} is in cell {owner!r}, which is not in {shown!r}: use the newer file"
 
     def is_news(self, held: Holding, known: int | None = None) -> bool:
         """Is this later than what is known of its slot, or was when that was `known`?"""
@@ -234,6 +276,7 @@ class Cells:
                     cell.abandon()
                     self.made[name], self.down[name] = self._make(name), str(refused)
                     raise
+            said = await cell.ask(functools.partial(ownership.told, store=cell.schema), PATIENCE_S)
             told = await self._holdings(cell, PATIENCE_S)
         except StoreUnavailable as error:
             self.lost(name, str(error))
@@ -242,7 +285,17 @@ class Cells:
             _log.warning("cell %r of %s is there again", name, self.plan.shown)
         cell.around.leaving = frozenset(held.slot for held in told if held.state == "leaving")
         self.learn(name, told)
+        self._heard_of.add(name)
+        if said is not None:
+            self.said[name] = said
+        self._note_missing()
         return True
+
+    def _note_missing(self) -> None:
+        """Say once of each cell that the file does not name, that it is left out."""
+        before, self._missed = self._missed, self.missing
+        for name in [name for name in self._missed if name not in before]:
+            _log.warning("cell %r is left out, with its runs: %s", name, self.absent[name])
 
     async def _holdings(self, cell: CellStore, within_s: float | None = None) -> list[Holding]:
         return await cell.ask(functools.partial(ownership.holdings, store=cell.schema), within_s)

@@ -27,7 +27,7 @@ async def carry(store: Cells, cell: CellStore) -> None:
     waiting = await cell.ask(
         lambda db: db.fetch(f'SELECT id, name, value, run, sent FROM "{cells}".outbox ORDER BY at, id LIMIT {_AT_ONCE}')
     )
-    others = {name for name in store.made if name != cell.cell}
+    others = {*store.made, *store.missing} - {cell.cell}  # also those for which a process with a newer file must come
     for row in waiting:
         sent = set(row["sent"])
         for other in [each for each in store.up if each.cell in others - sent]:

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import functools
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +21,14 @@ from holdfast.backends.cells.ownership import Holding, schema_of
 from holdfast.backends.cells.plan import Plan, alone, first_plan, path_of, read_plan
 from holdfast.backends.cells.slots import SLOTS, spelled
 from holdfast.errors import BadArguments, StoreUnavailable
+from holdfast.store.postgres.connection import Connection
 
 _FAR_MS: Final = 1_000  # by which clocks of databases may differ
 
 
 @dataclass(frozen=True, slots=True)
 class CellInfo:
-    """A cell as an operator sees it. Of one that is down only the file is known."""
+    """A cell as an operator sees it. Of one that cannot be asked is known what the file and the other cells say."""
 
     name: str
     url: str
@@ -41,11 +42,11 @@ class CellInfo:
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Cells]:
-    """Open the cells that a URL names."""
-    store = Cells(read_plan(url), f"operator-{secrets.token_hex(8)}")
-    await store.open()
+async def opened(url: str, gives_up: Collection[str] = ()) -> AsyncIterator[Cells]:
+    """Open the cells that a URL names; those that are given up are lost for good, and not in the file any more."""
+    store = Cells(read_plan(url), f"operator-{secrets.token_hex(8)}", gives_up=gives_up)
     try:
+        await store.open()
         yield store
     finally:
         await store.close()
@@ -55,19 +56,26 @@ async def cells_of(store: Cells) -> list[CellInfo]:
     """Tell what each cell has."""
     found = []
     for name, cell in store.made.items():
-        slots = tuple(slot for slot in range(SLOTS) if store.owners[slot] == name)
         if name in store.down or not cell.is_open:
-            found.append(CellInfo(name, cell.url, slots, down=store.down.get(name, "it was not reached")))
+            found.append(CellInfo(name, cell.url, _said(store, name), down=store.down.get(name, "it was not reached")))
             continue
         runs = await cell.count_runs()
         counts = [(status, count) for states in runs.values() for status, count in states.items()]
         going = sum(count for status, count in counts if status in ("ready", "running", "waiting", "paused"))
         size, _ = await cell.size()
         total, workers = sum(count for _, count in counts), await cell.count_workers()
-        held = await _holdings(cell)
-        leaving = tuple(each.slot for each in held if each.state in ("leaving", "frozen"))
+        held = [each for each in await _holdings(cell) if each.state != "gone"]
+        slots, leaving = tuple(each.slot for each in held), tuple(each.slot for each in held if each.state != "owned")
         found.append(CellInfo(name, cell.url, slots, leaving, total, going, workers, size))
-    return found
+    named, missing = {slot for cell in found for slot in cell.slots}, store.missing
+    rest = tuple(slot for slot in range(SLOTS) if slot not in named)  # if one is missing, it has them
+    slots_of = {name: rest if len(missing) == 1 else _said(store, name) for name in missing}
+    return found + [CellInfo(name, "", slots, down=store.absent[name]) for name, slots in slots_of.items()]
+
+
+def _said(store: Cells, name: str) -> tuple[int, ...]:
+    """The slots that a cell has which cannot be asked, as the others or the file say."""
+    return tuple(slot for slot in range(SLOTS) if store.owners[slot] == name)
 
 
 async def _holdings(cell: CellStore) -> list[Holding]:
@@ -85,8 +93,16 @@ async def add(url: str, name: str, database: str) -> Plan:
 async def _begin(path: Path, name: str, database: str) -> Plan:
     plan = first_plan(path, name, database)
     store = Cells(plan, f"operator-{secrets.token_hex(8)}")
-    await store.open()  # founds it
-    await store.close()
+    try:
+        await store.open()  # founds it
+        missing = store.missing
+    finally:
+        await store.close()
+    if missing:
+        raise BadArguments(
+            f"the database is cell {name!r} of a set, which has also {', '.join(map(repr, missing))}: there is a file that names "
+            "them all; use that one"
+        )
     plan.write()
     return plan
 
@@ -94,29 +110,54 @@ async def _begin(path: Path, name: str, database: str) -> Plan:
 async def _add(url: str, name: str, database: str) -> Plan:
     async with opened(url) as store:
         plan = store.plan.with_cell(name, database)
-        if store.down:
-            raise StoreUnavailable(f"a cell is added when all others can be asked: {store.why()}")
+        if store.absent.keys() - {name}:
+            raise StoreUnavailable(
+                f"a cell is added when all others can be asked: {store.why(store.absent.keys() - {name})}"
+            )
         new = CellStore(name, database, store.worker)
         await new.open()
         try:
-            first, number = store.said[plan.home], 1 + max(each.number for each in store.said.values())
-            before = await new.ask(lambda db: ownership.told(db, new.schema))
-            begun = (name, first.identity, number)  # by one that died before it wrote the file
-            if before is not None and (before.name, before.identity, before.number) != begun:
-                raise BadArguments(
-                    f"the database of {new.url!r} is cell {before.name!r} already; name an empty one, or another ?schema="
-                )
-            found = functools.partial(
-                ownership.found, store=new.schema, name=name, number=number, of=first.of_set, slots=(), now=new.clock.now(),
-                identity=first.identity,
-            )  # fmt: skip
-            await new.ask(found)
+            members = await store.home.ask(functools.partial(_enrol, store=store, new=new))
+            for cell in store.up:
+                await cell.ask(functools.partial(ownership.enrol, store=cell.schema, members=members))
             await _tell_notifications(store, new)
             await new.ask(lambda db: ownership.complete(db, new.schema))
         finally:
             await new.close()
         plan.write()
         return plan
+
+
+async def _enrol(db: Connection, store: Cells, new: CellStore) -> dict[str, int]:
+    """Make a database a cell of the set, and let the first cell know it: one after the other, whichever file each has."""
+    home, name = store.home, new.cell
+    async with db.transaction():
+        await ownership.lock(db, home.schema)
+        first, before = (
+            await ownership.told(db, home.schema),
+            await new.ask(functools.partial(ownership.told, store=new.schema)),
+        )
+        assert first is not None
+        known = ownership.members_of([*store.said.values(), first])
+        if name in first.lost or (name in known and before is None):
+            raise BadArguments(
+                f"the set has, or had, a cell {name!r} in another database, which is not in {str(store.plan.path)!r}. Use the "
+                "newer file, or name the new cell otherwise"
+            )
+        number = known.get(name, 1 + max(known.values()))
+        begun = (name, first.identity, number)  # by one that died before it wrote the file
+        if before is not None and (before.name, before.identity, before.number) != begun:
+            raise BadArguments(
+                f"the database of {new.url!r} is cell {before.name!r} already; name an empty one, or another ?schema="
+            )
+        members = known | {name: number}
+        found = functools.partial(
+            ownership.found, store=new.schema, name=name, of=first.of_set, slots=(), now=new.clock.now(), identity=first.identity,
+            members=members,
+        )  # fmt: skip
+        await new.ask(found)
+        await ownership.enrol(db, home.schema, members)
+    return members
 
 
 async def _tell_notifications(store: Cells, new: CellStore) -> None:
@@ -153,6 +194,7 @@ class Findings:
 async def check(store: Cells) -> Findings:
     """Finish what dead movers left, then look for what is wrong."""
     done, wrong = await moves.mend(store), [f"cell {name!r} is down: {why}" for name, why in store.down.items()]
+    wrong += [f"cell {name!r} is of this set, and {store.absent[name]}" for name in store.missing]
     owners: dict[int, list[tuple[CellStore, Holding]]] = {}
     times: dict[str, int] = {}
     for cell in store.up:
@@ -174,17 +216,31 @@ async def check(store: Cells) -> Findings:
                 f"usually that of the higher epoch: {settle.format(slot)} lets it own the slot alone, and deletes the runs of this "
                 "slot in the others; export first what you want to keep of those"
             )
-    missing = [slot for slot in range(SLOTS) if slot not in owners]
-    if missing and not store.down:
-        wrong.append(
-            f"slots {spelled(missing)} are owned by no cell: a database was perhaps restored from an older copy. If there is no "
-            f"newer one, {settle.format(spelled(missing).replace(' ', ''))} gives them to a cell, without runs"
-        )
+    nowhere = [slot for slot in range(SLOTS) if slot not in owners]
+    if nowhere and not store.down:
+        wrong.append(_of_nobody(store, nowhere, settle.format(spelled(nowhere).replace(" ", ""))))
     if times and max(times.values()) - min(times.values()) > _FAR_MS:
         wrong.append(
             f"the clocks of the databases are {(max(times.values()) - min(times.values())) / 1000:.1f} s apart"
         )
     return Findings(done, wrong)
+
+
+def _of_nobody(store: Cells, slots: list[int], settle: str) -> str:
+    """Say what to do with slots that no cell of the file owns. `settle` gives them away, which is wrong while one has them."""
+    file = str(store.plan.path)
+    if store.missing:
+        return (
+            f"slots {spelled(slots)} are in no cell of {file!r}, which lacks {', '.join(map(repr, store.missing))}: use the newer "
+            f"file. Only if the database of that cell is lost for good, {settle[:-1]} --lost {store.missing[0]}` gives them to "
+            "another cell, without runs"
+        )
+    if not store.given_up and any(store.known(slot) < 0 for slot in slots):
+        return f"slots {spelled(slots)} are in no cell of {file!r}, so the file lacks one: use the newer file"
+    return (
+        f"slots {spelled(slots)} are owned by no cell: a database was perhaps restored from an older copy. If there is no newer "
+        f"one, {settle} gives them to a cell, without runs"
+    )
 
 
 async def _count(cell: CellStore, slot: int) -> int:

@@ -10,6 +10,9 @@ each is told so: from then on an empty database under the URL of a cell is a mis
 A set has an identity, which is random. It is made by whoever founds the first cell, and the others are founded with what that one
 says; so two sets of one plan are told apart. Cells of a version that knew none get one when all of them are opened for writing, the
 first cell last: where the first has one and another that has slots has none, that other is of another set.
+
+Each cell knows all others by name and number (`members`), so a file that lacks one is known to be older than the set. The first
+cell is that of the lowest number. An operator gives up one whose database is lost for good (`settlement.py`); each cell knows that.
 """
 
 # ruff: noqa: S608 - names of our own schemas, and numbers of slots
@@ -17,18 +20,18 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any, Final
+from typing import Final
 
 import asyncpg
 
 from holdfast.backends.cells.plan import Plan
 from holdfast.errors import BadArguments, StoreUnavailable
-from holdfast.store.postgres.connection import Connection
+from holdfast.store.postgres.connection import FENCED, Connection
 
-FENCED: Final = "HF001"  # the error by which a database says that a slot is not in it
+_LATER: Final = ("ownership_2.sql", "ownership_3.sql")  # what later versions added
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('holdfast-cells:' || $1, 0))"
 
 
@@ -52,6 +55,8 @@ class Cell:
     complete: bool
     version: int
     identity: str | None  # of its set; None if a version founded it that knew none
+    members: Mapping[str, int]  # the cells of its set that it knows, and their numbers
+    lost: frozenset[str]  # those that were given up
     renewed: bool  # it has what later versions added
 
 
@@ -62,7 +67,7 @@ def schema_of(store: str) -> str:
 
 def text_of(store: str) -> str:
     """Write the statements that make a database a cell."""
-    return _text("ownership.sql", store) + _text("ownership_2.sql", store)
+    return "".join(_text(file, store) for file in ("ownership.sql", *_LATER))
 
 
 def _text(file: str, store: str) -> str:
@@ -81,7 +86,11 @@ async def told(db: Connection, store: str) -> Cell | None:
         return None
     row = json.loads(text)
     said = {name: row[name] for name in ("name", "number", "of_set", "complete", "version")}
-    return Cell(**said, identity=row.get("identity"), renewed="identity" in row)
+    members = row.get("members", {}) | {row["name"]: row["number"]}
+    lost = frozenset(row.get("lost", ()))
+    return Cell(
+        **said, identity=row.get("identity"), members=members, lost=lost, renewed=row.keys() >= {"identity", "lost"}
+    )
 
 
 def new_identity() -> str:
@@ -98,7 +107,7 @@ async def renew(db: Connection, store: str) -> None:
     """Give a cell what later versions added."""
     async with db.transaction():
         await lock(db, store)
-        await db.execute(_text("ownership_2.sql", store))
+        await db.execute("".join(_text(file, store) for file in _LATER))
 
 
 async def identify(db: Connection, store: str, identity: str) -> None:
@@ -106,10 +115,24 @@ async def identify(db: Connection, store: str, identity: str) -> None:
     await db.execute(f'UPDATE "{schema_of(store)}".cell SET identity = $1 WHERE identity IS NULL', identity)
 
 
+async def enrol(db: Connection, store: str, members: Mapping[str, int]) -> None:
+    """Let a cell know others of its set."""
+    await db.execute(f'UPDATE "{schema_of(store)}".cell SET members = members || $1::jsonb', json.dumps(dict(members)))
+
+
+async def give_up(db: Connection, store: str, lost: Iterable[str]) -> None:
+    """Let a cell know that others are lost for good."""
+    cells = schema_of(store)
+    await db.execute(
+        f'UPDATE "{cells}".cell SET lost = ARRAY(SELECT DISTINCT unnest(lost || $1::text[]) ORDER BY 1)', list(lost)
+    )
+
+
 async def found(
-    db: Connection, store: str, name: str, number: int, of: str, slots: Sequence[int], now: int, identity: str | None
-) -> Cell:
-    """Make a database a cell, with these slots; one that is a cell already stays what it is."""
+    db: Connection, store: str, name: str, of: str, slots: Sequence[int], now: int, identity: str | None,
+    members: Mapping[str, int],
+) -> Cell:  # fmt: skip
+    """Make a database a cell, with these slots; one that is a cell already stays what it is. `members` are all, and itself."""
     cells = schema_of(store)
     async with db.transaction():
         await lock(db, store)
@@ -128,8 +151,9 @@ async def found(
                 f"cell {name!r}: this user may not create the schema {cells!r}, in which a cell keeps its slots: {error}"
             ) from error
         await db.execute(
-            f'INSERT INTO "{cells}".cell (name, number, of_set, founded_at, identity) VALUES ($1, $2, $3, $4, $5)',
-            name, number, of, now, identity,
+            f'INSERT INTO "{cells}".cell (name, number, of_set, founded_at, identity, members)'
+            " VALUES ($1, $2, $3, $4, $5, $6::jsonb)",
+            name, members[name], of, now, identity, json.dumps(dict(members)),
         )  # fmt: skip
         await db.execute(
             f"INSERT INTO \"{cells}\".slots (slot, state, epoch, since) SELECT unnest($1::int[]), 'owned', 1, $2",
@@ -190,6 +214,34 @@ def check_names(plan: Plan, said: dict[str, Cell | None]) -> None:
         )
 
 
+def members_of(said: Iterable[Cell]) -> dict[str, int]:
+    """The cells of a set and their numbers, as far as one of these knows them."""
+    return {name: number for cell in said for name, number in cell.members.items()}
+
+
+def check_members(plan: Plan, said: Collection[Cell], lost: Collection[str]) -> None:
+    """Refuse a file that names a cell that was given up, or another cell first than the set has: `BadArguments`."""
+    file, given_up = str(plan.path), {name for cell in said for name in cell.lost} | set(lost)
+    back = [name for name in plan.urls if name in given_up]
+    if back:
+        raise BadArguments(
+            f"cell {back[0]!r} of {file!r} was given up as lost for good, and its slots belong to others: take it out of the file"
+        )
+    numbers = {name: number for name, number in members_of(said).items() if name not in given_up}
+    first = min(numbers, key=numbers.__getitem__)
+    if first == plan.home:
+        return
+    if first in plan.urls:
+        raise BadArguments(
+            f"{file!r} begins with cell {plan.home!r}, and the first of the set is {first!r}, which keeps tokens and sessions: "
+            f"put [cells.{first}] before all others"
+        )
+    raise BadArguments(
+        f"{file!r} lacks cell {first!r}, the first of the set, which keeps tokens and sessions. Use the newer file. If its "
+        f"database is lost for good, `holdfast cells settle SLOTS --to NAME --lost {first} --db {plan.shown}` gives it up"
+    )
+
+
 def of_no_set(plan: Plan, name: str, store: str, first: Cell) -> BadArguments:
     """Say that a cell with slots has no identity, though the first cell of the file, which gets it last, has one."""
     return BadArguments(
@@ -199,6 +251,6 @@ def of_no_set(plan: Plan, name: str, store: str, first: Cell) -> BadArguments:
     )
 
 
-def described(error: BaseException) -> Any:
-    """The code by which a database says what is wrong, if that is what an error has."""
-    return getattr(error, "sqlstate", None)
+def is_fence(error: BaseException) -> bool:
+    """Did a database refuse because a slot is not in it?"""
+    return FENCED in (getattr(error, "sqlstate", None), getattr(error.__cause__, "sqlstate", None))

@@ -1,13 +1,19 @@
 """Settlement: one owner of a slot, where the databases name two, or none. An operator decides who is right.
 
-Look here after a database was restored from an older copy. A move never leads to this (`moves.py`).
+Look here after a database was restored from an older copy, or lost. A move never leads to this (`moves.py`).
+
+Only who has asked all cells of a set knows that nobody has a slot. So nothing is settled while one is down, or with a file that
+lacks one, unless an operator says that its database is lost for good (`give_up`). From then on no file may name that cell.
 """
 
 # ruff: noqa: S608 - names of our own schemas, and numbers of slots
 from __future__ import annotations
 
+import functools
+from collections.abc import Collection
 from contextlib import AsyncExitStack
 
+from holdfast.backends.cells import ownership
 from holdfast.backends.cells.cell import CellStore
 from holdfast.backends.cells.cells import Cells
 from holdfast.backends.cells.moves import call_off, changed, lock, mend, own, session
@@ -15,6 +21,30 @@ from holdfast.backends.cells.ownership import Holding, schema_of, state_of
 from holdfast.backends.cells.rows import delete_rows
 from holdfast.errors import BadArguments, RunActive, StoreUnavailable
 from holdfast.store.postgres.connection import Connection
+
+
+async def give_up(store: Cells, names: Collection[str]) -> None:
+    """Let all cells of a set know that others, which are not in the file any more, are lost for good."""
+    unknown = set(names) - set(ownership.members_of(store.said.values())) - set(store.owners.values())
+    if unknown and store.missing:
+        raise BadArguments(
+            f"the set has no cell {min(unknown)!r}; {store.plan.shown!r} lacks {', '.join(store.missing)}"
+        )
+    _check_all(store)
+    for cell in store.up:
+        await cell.ask(functools.partial(ownership.give_up, store=cell.schema, lost=names))
+
+
+def _check_all(store: Cells) -> None:
+    """Refuse to go on while a cell of the set cannot be asked."""
+    if store.missing:
+        raise BadArguments(
+            f"{str(store.plan.path)!r} is older than the set, or was changed: it lacks cell {', '.join(map(repr, store.missing))}, "
+            "which may have the slot and its runs. Use the newer file. Only if the database of that cell is lost for good, add "
+            f"`--lost {store.missing[0]}`: its slots begin without runs elsewhere, and it never comes back"
+        )
+    if store.down:
+        raise StoreUnavailable(f"a slot is settled when all cells can be asked: {store.why()}")
 
 
 async def settle(store: Cells, slot: int, to: str) -> dict[str, int]:
@@ -25,14 +55,18 @@ async def settle(store: Cells, slot: int, to: str) -> dict[str, int]:
     if to not in store.made:
         raise BadArguments(f"{store.plan.shown!r} has no cell {to!r}; there are {', '.join(store.made)}")
     await mend(store)
-    if store.down:
-        raise StoreUnavailable(f"a slot is settled when all cells can be asked: {store.why()}")
+    _check_all(store)
     deleted: dict[str, int] = {}
     async with AsyncExitStack() as sessions:
         dbs = {name: await sessions.enter_async_context(session(store.made[name])) for name in sorted(store.made)}
         for name, db in dbs.items():
             await lock(db, store.made[name], slot)
         held = {name: await state_of(db, store.made[name].schema, slot) for name, db in dbs.items()}
+        if not any(held.values()) and not store.given_up:  # a version founded the set that knew no members
+            raise BadArguments(
+                f"no cell of {str(store.plan.path)!r} has slot {slot} or had it, so it is in a cell that the file lacks. Use the "
+                "newer file. Only if the database of that cell is lost for good, add `--lost NAME`"
+            )
         have = [name for name, each in held.items() if each is not None and each.state != "gone"]
         if len(have) == 1 and have != [to]:
             raise BadArguments(

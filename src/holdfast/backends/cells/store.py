@@ -22,7 +22,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from holdfast.backends.cells import answers, courier, moves, ownership
 from holdfast.backends.cells.cell import NO_TRANSACTION, CellStore
 from holdfast.backends.cells.cells import PATIENCE_S, Cells
-from holdfast.backends.cells.ownership import FENCED, Holding
+from holdfast.backends.cells.ownership import Holding
 from holdfast.backends.cells.places import Positions, place_at
 from holdfast.backends.cells.plan import Plan, read_plan
 from holdfast.backends.cells.slots import check_place, key_slot, placed, slot_of
@@ -200,7 +200,7 @@ class CellsStore(Store):
             except StoreUnavailable as error:
                 raise type(error)(f"cell {cell.cell!r}: {error}") from None
             except Exception as error:
-                if not isinstance(error, HoldfastError) and ownership.described(error) != FENCED:
+                if not isinstance(error, HoldfastError) and not ownership.is_fence(error):
                     raise
                 refused = error
             held = await cell.holding(slot, max(until - time.monotonic(), PATIENCE_S))
@@ -212,7 +212,7 @@ class CellsStore(Store):
                     continue
                 if refused is None:
                     return answer
-                if isinstance(refused, HoldfastError):
+                if not ownership.is_fence(refused):
                     raise refused
                 continue  # it came back meanwhile
             await self._moved(slot, cell, held, until)
@@ -259,9 +259,9 @@ class CellsStore(Store):
 
     async def _all(self, what: str, call: Callable[[CellStore], Awaitable[T]]) -> list[T]:
         """Have all cells do it; `StoreUnavailable` if one cannot, because it must be the same in all. To do it again is safe."""
-        if self.cells.down:
+        if self.cells.absent:
             raise StoreUnavailable(
-                f"{what} is kept in every cell, and one is down: {self.cells.why()}. Try again when it is back"
+                f"{what} is kept in every cell, and one cannot be asked: {self.cells.why()}. Try again when it can"
             )
         return [await call(cell) for cell in self.cells.made.values()]
 
@@ -272,8 +272,8 @@ class CellsStore(Store):
         for cell, answer in await self._every(call):
             if found(answer):
                 return cell, answer
-        if self.cells.down:
-            raise StoreUnavailable(f"it may be in a cell that is down: {self.cells.why()}")
+        if self.cells.absent:
+            raise StoreUnavailable(f"it may be in a cell that cannot be asked: {self.cells.why()}")
         raise missing
 
     def _here(self, cell: CellStore, root: str) -> bool:
@@ -594,7 +594,7 @@ class CellsStore(Store):
         return first | {name: sum(facts[name] or 0 for facts in found.values()) for name in sums} | {
             "runs": answers.summed(facts["runs"] for facts in found.values()),
             "code_versions": answers.summed(facts["code_versions"] for facts in found.values()),
-            "integrity": "; ".join(wrong) or "ok", "down": dict(self.cells.down),
+            "integrity": "; ".join(wrong) or "ok", "down": self.cells.absent,
             "database": f"cells {', '.join(found)}", "url": self.url,
             "cells": {name: {"bytes": facts["bytes"], "runs": facts["runs"], "url": facts["url"]} for name, facts in found.items()},
         }  # fmt: skip

@@ -80,7 +80,10 @@ class CellsWorker:
         room = -(-self.settings.concurrency // len(self._cells.made))
         settings = dataclasses.replace(self.settings, concurrency=room)
         ours = [spec for spec in self._triggers if cell.owns(spec.name)]
-        worker = Worker(cell, self._specs, settings, ours, self._apply, listens=self._listens, measures=self.measures)
+        worker = Worker(
+            cell, self._specs, settings, ours, self._apply, listens=self._listens, measures=self.measures,
+            place=f" of cell {cell.cell!r}",
+        )  # fmt: skip
         self._inner[cell.cell], self._shares[cell.cell] = worker, self._share(cell)
         try:
             await worker.start()

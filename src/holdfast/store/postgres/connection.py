@@ -50,6 +50,7 @@ LOST: Final = (
 )  # fmt: skip
 # PostgreSQL chose this transaction to give way to another.
 GAVE_WAY: Final = (pg.TransactionRollbackError, pg.LockNotAvailableError)
+FENCED: Final = "HF001"  # the error by which a database that is one of several cells says that a slot is not in it
 TROUBLE: Final = (*LOST, *GAVE_WAY, pg.InsufficientResourcesError)
 
 

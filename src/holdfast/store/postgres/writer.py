@@ -22,14 +22,14 @@ from typing import Any, Final
 
 from asyncpg import exceptions as pg
 
-from holdfast.errors import LeaseLost, StoreUnavailable
+from holdfast.errors import BadArguments, LeaseLost, StoreUnavailable
 from holdfast.store.appends import QueuedAppend, Refused, apply_all, apply_one, merge
 from holdfast.store.changes import News
 from holdfast.store.conversations import Leave
 from holdfast.store.inbox import Send
 from holdfast.store.operations import Crash, Faults, Operation, Result, Work, names, nobody_waits, put_back, refusals
 from holdfast.store.postgres import connection
-from holdfast.store.postgres.connection import GAVE_WAY, TROUBLE, Connection, goodbye
+from holdfast.store.postgres.connection import FENCED, GAVE_WAY, TROUBLE, Connection, goodbye
 from holdfast.store.postgres.dialect import STATEMENTS
 from holdfast.store.postgres.execute import Answers
 from holdfast.store.postgres.single_statement import IN_COMPANY, PLAIN, send_many
@@ -65,6 +65,18 @@ class Injected(OSError):
 def _is_plain_send(work: Work[Any]) -> bool:
     """Is it a small signal that was surely not sent before?"""
     return type(work.do) is Send and not (work.do.blobs or work.again)
+
+
+def _for_people(error: BaseException) -> BaseException:
+    """Say what to do where a database refuses a run because it is one of several cells, and not the one that has the run's slot."""
+    if getattr(error, "sqlstate", None) != FENCED:
+        return error
+    refused = BadArguments(
+        f"{error.args[0]}: the database is one of several cells, and the run belongs to another. Open the store as cells:FILE, "
+        "or by the URL that `holdfast cells slot ID --db cells:FILE` says"
+    )
+    refused.__cause__ = error
+    return refused
 
 
 class Writer:
@@ -189,7 +201,7 @@ class Writer:
                     for one in batch:
                         await self._write([one])
                 elif not (isinstance(error, Conflict) and looks < _LOOKS):
-                    self._tell([(batch[0], None, error)], {})
+                    self._tell([(batch[0], None, _for_people(error))], {})
                 else:
                     continue  # another process was quicker: look again
                 return
