@@ -202,7 +202,7 @@ async def test_a_client_that_is_not_open_says_so(tmp_path):
         ("agents.db", "is not a store this version can open; write 'sqlite:agents.db'"),
         ("postgres", "is not a PostgreSQL URL; write 'postgresql://user@host/database'"),
         ("temporals://h:1/n", "write 'temporal://host:7233/namespace'"),
-        ("cell:x.toml", "'cells:FILE' or 'temporal://host:7233/namespace'"),
+        ("cell:x.toml", "is not a store this version can open; write 'cells:x.toml'"),
         (3, "is not a store this version can open; write 'sqlite:PATH'"),
     ],
 )

@@ -88,7 +88,7 @@ async def test_a_database_computes_the_slots_that_we_compute(cells_url):  # noqa
 
 def test_every_method_of_a_store_goes_somewhere():
     """One that was left out would read a database that a set of cells has not."""
-    own = {"is_backup", "on_change", "refusal"}
+    own = {"check_agent", "is_backup", "on_change", "refusal"}
     public = {name for name in dir(Store) if not name.startswith("_") and callable(getattr(Store, name))} - own
     assert {name for name in public if getattr(CellsStore, name) is getattr(Store, name)} == set()
 

@@ -193,7 +193,9 @@ async def test_a_rehearsal_of_code_that_keeps_its_loop_is_told_as_far_as_it_came
         assert (last.stopped, last.difference.same) == ("", True)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_a_replay_that_is_given_up_leaves_no_thread_that_works(monkeypatch):
+    """What stops it may hit the thread while it forgets an object: there nobody can raise it, so it is raised again."""
     monkeypatch.setattr("holdfast.rehearsal.replay._CLOSE_S", 0.2)
     async with recorded(shop) as hf:
         task = asyncio.create_task(hf.replay("shop-0", [version(spins)]))

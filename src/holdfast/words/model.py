@@ -289,6 +289,8 @@ def checked_conversation_id(conversation: str) -> str:
 
 def plain_id(name: str) -> str:
     """A name as the beginning of a run id: what an id cannot have becomes an underscore."""
+    if _RUN_ID.fullmatch(name):
+        return name  # as nearly always; a second pattern would be compiled when the first run of a process starts
     return re.sub(r"[^\w.:@-]", "_", name, flags=re.ASCII)
 
 
