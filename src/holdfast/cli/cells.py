@@ -48,7 +48,7 @@ def cells(
     action: str, what: str | None, url: str | None, to: str | None, lost: tuple[str, ...], grace_s: float, db: str | None,
     as_json: bool,
 ) -> int:  # fmt: skip
-    """List cells, find a run's, add one, move slots, check or settle them.
+    """List cells, find a run's, add one, move and check slots.
 
     list shows each cell, its slots and whether it can be reached. slot ID says to which slot and cell a run with this id
     belongs, or anything else that has this name. add NAME URL adds an empty PostgreSQL database, that has no slot yet; the

@@ -84,7 +84,7 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "delete": ("runs", "Delete a finished run with its children."),
         "backup": ("backup", "Copy the store to FILE while it is in use."),
         "restore": ("backup", "Fill an empty store from the backup in FILE."),
-        "cells": ("cells", "List cells, find a run's, add one, move slots, check or settle them."),
+        "cells": ("cells", "List cells, find a run's, add one, move and check slots."),
         "token": ("tokens", "Make a token for users of `holdfast serve`."),
         "completion": ("completion", "Print the completion script of a shell."),
     },
