@@ -12,6 +12,7 @@ from tests.grounds import canonical, loads, neighbour, scenes, shoppers
 from holdfast.backends.temporal.address import RUN, Address
 from holdfast.backends.temporal.worker import House
 from holdfast.backends.temporal.workflow import Runner, RunWorkflow
+from holdfast.store.urls import store_at
 from holdfast.worker.agents import Served, specs_of
 from holdfast.worker.settings import Settings
 
@@ -20,7 +21,9 @@ async def replay(url: str) -> tuple[int, list[str]]:
     """Count the histories that were replayed, and tell which of them diverged."""
     address = Address.of(url)
     client = await address.connect()
-    house = House(address, Served(specs_of([canonical, neighbour, scenes, loads, shoppers])), Settings(), "replay")
+    served = Served(specs_of([canonical, neighbour, scenes, loads, shoppers]))
+    beside = store_at("sqlite:nothing.db")  # a replay asks no database; runs that have one want a worker that has one
+    house = House(address, served, Settings(), "replay", beside)
     replayer = Replayer(
         workflows=[RunWorkflow],
         workflow_runner=Runner(house),
