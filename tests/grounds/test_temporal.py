@@ -20,12 +20,14 @@ from temporalio.api.workflowservice.v1 import (
     RespondWorkflowTaskFailedRequest,
 )
 from temporalio.client import Client
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 from tests.grounds import scenes
 from tests.grounds.test_kills import ROOT, Fleet
 from tests.temporal import cluster, temporal_url  # noqa: F401 - fixtures
 
 import holdfast
+from holdfast.backends.temporal.address import DECIDE
+from holdfast.backends.temporal.history import pauses
 from holdfast.integrations.pydantic_ai import HoldfastDurability
 
 QUICK = holdfast.Settings(lease_ttl_s=3.0)
@@ -183,6 +185,56 @@ async def test_a_run_that_the_server_ends_has_failed_and_says_why(temporal_url):
 
 
 @pytest.mark.slow
+async def test_an_answer_is_counted_although_the_tasks_of_its_run_fail(temporal_url):  # noqa: F811
+    """The server refuses to ask a run whose workflow tasks fail: the client asks again until a worker carries the run."""
+    async with holdfast.open(temporal_url, agents=[asks_beside], settings=QUICK) as hf:
+        run = await hf.start(asks_beside, 1)
+        question = await run.wait_for_question(timeout="60s")
+        await run.wait("waiting", waits_for="person", timeout="60s")
+    async with holdfast.open(temporal_url) as other:
+        client, queue = other.store.client, other.store.address.task_queue("asks_beside", None, "default")
+        polled = PollWorkflowTaskQueueRequest(namespace=client.namespace, task_queue=TaskQueue(name=queue))
+        await other.get(run.id).send("nothing", "word")
+        for _ in range(3):
+            task = await client.workflow_service.poll_workflow_task_queue(polled)
+            await client.workflow_service.respond_workflow_task_failed(
+                RespondWorkflowTaskFailedRequest(namespace=client.namespace, task_token=task.task_token)
+            )
+        with pytest.raises(RPCError) as refused:
+            await client.get_workflow_handle(run.id).execute_update(DECIDE, {})
+        assert refused.value.status == RPCStatusCode.FAILED_PRECONDITION
+        decided = asyncio.create_task(other.approve(question.id, by="ann", digest=question.digest))
+        async with holdfast.open(temporal_url, agents=[asks_beside], settings=QUICK) as hf:
+            await decided
+            assert await hf.get(run.id).result(timeout="60s") == 1
+
+
+P, R = "run.pausing", "run.resumed"
+
+
+@pytest.mark.parametrize(
+    ("payloads", "pausing"),
+    [
+        ([("signal", [P])], True),
+        ([("signal", [P]), ("signal", [R])], False),
+        ([("signal", [P]), ("signal", [R]), ("pieces", [P])], False),
+        ([("signal", [P]), ("signal", [R]), ("signal", [P]), ("pieces", [P, R])], True),
+        ([("signal", [P]), ("pieces", [P]), ("pieces", ["step.completed", "run.paused"])], True),
+        ([("signal", [R]), ("pieces", ["run.paused"])], True),  # it paused by itself
+        ([("state", [P, "run.paused"])], True),
+        ([("state", [P, "run.paused", R])], False),
+        ([("state", [P, "run.paused"]), ("signal", [R]), ("signal", ["message.received"])], False),
+        ([("state", ["step.completed", P])], True),  # no worker has taken it up
+        ([("signal", ["message.received"]), ("pieces", ["message.received"])], None),
+    ],
+)
+def test_whether_a_run_is_to_pause_is_told_by_what_was_asked_last(payloads, pausing):
+    """Not by what a worker recorded last: by then more may have been asked."""
+    told = (pauses(what, kinds) for what, kinds in reversed(payloads))
+    assert next((each for each in told if each is not None), None) is pausing
+
+
+@pytest.mark.slow
 async def test_a_run_is_paused_and_resumed_while_a_body_runs_as_often_as_one_likes(temporal_url):  # noqa: F811
     begun, let_go = asyncio.Event(), asyncio.Event()
 
@@ -209,6 +261,7 @@ async def test_a_run_is_paused_and_resumed_while_a_body_runs_as_often_as_one_lik
         for _ in range(2):
             await run.pause()
             await run.resume()
+        await until_recorded(run, "run.resumed", 3)  # a resume that is recorded while one asks for another is that one
         with pytest.raises(holdfast.RunActive):
             await run.resume()
         let_go.set()
@@ -254,6 +307,11 @@ async def test_a_run_is_read_when_the_cluster_has_forgotten_its_first_executions
             await asyncio.sleep(0.1)  # the server forgets in its own time
     async with holdfast.open(temporal_url) as hf:
         assert [event.kind async for event in hf.get(run.id).events(follow=False)][-1] == "run.completed"
+
+
+async def until_recorded(run, kind, times):
+    while [event.kind async for event in run.events(follow=False)].count(kind) < times:
+        await asyncio.sleep(0.05)
 
 
 async def is_there(client, run, execution):

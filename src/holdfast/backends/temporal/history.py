@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -197,13 +197,23 @@ async def is_pausing(client: Client, described: WorkflowExecutionDescription) ->
             if signal.signal_name == ARRIVE:
                 found.append(("signal", None, signal.input.payloads[0]))
             for what, _, payload in found:
-                kinds = await _kinds(client, what, payload) if what in _STOPPING else []
-                last = next((kind for kind in reversed(kinds) if kind in _STOPS), None)
-                if last is not None:
-                    return last in ("run.pausing", "run.paused")  # a run that is not shown as paused is about to be
+                asked_to = None if what not in _STOPPING else pauses(what, await _kinds(client, what, payload))
+                if asked_to is not None:
+                    return asked_to
         if not page.next_page_token:
             return False
         asked.next_page_token = page.next_page_token
+
+
+def pauses(what: str, kinds: Sequence[str]) -> bool | None:
+    """Tell from one payload of a history whether its run is to pause; None if it does not say.
+
+    A worker records that somebody asked it to pause or to go on when it takes that up, and more may have been asked by then. So of
+    what a worker records only a pause itself counts; the order in which people asked is that of the signals.
+    """
+    counts = ("run.paused",) if what == "pieces" else _STOPS
+    last = next((kind for kind in reversed(kinds) if kind in counts), None)
+    return None if last is None else last in ("run.pausing", "run.paused")
 
 
 async def _kinds(client: Client, what: str, payload: Payload) -> list[str]:

@@ -87,6 +87,8 @@ _SHORT: Final = 1_000  # events of a history that are read when only the row is 
 _SOONEST_S, _LATEST_S = 0.05, 1.0  # between two looks for news, while somebody waits
 _ALIVE_S: Final = 75.0  # since a poller was heard of: each poll takes a minute
 _AGENTS_S: Final = 2.0
+# Too many ask at once; the workflow tasks of the run fail.
+_ASK_AGAIN: Final = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION)
 _NEXT_S: Final = 1.0  # for so long one run alone is asked to count an answer that several wait for
 _OWN: Final = ("lease_owner", "company", "life", "life_at", "worked_ms", "interruptions")
 
@@ -912,7 +914,11 @@ class TemporalStore(Moves):
         return True
 
     async def _answer(self, run: str, asked: dict[str, Any], request: str) -> dict[str, Any]:
-        """Have a run answer what a person says. It goes on in another execution now and then, and few may ask it at once."""
+        """Have a run answer what a person says. Asked again under the same id, it counts that once.
+
+        It goes on in another execution now and then, few may ask it at once, and the server lets nobody ask a run whose workflow
+        tasks fail.
+        """
         handle, loop, limit_s = (
             self.client.get_workflow_handle(run),
             asyncio.get_running_loop(),
@@ -934,7 +940,7 @@ class TemporalStore(Moves):
                     return {"error": "RunFinished", "message": message}
             except (WorkflowUpdateRPCTimeoutOrCancelledError, StoreUnavailable) as error:
                 cause, problem = error.__cause__, error
-                if not isinstance(cause, RPCError) or cause.status != RPCStatusCode.RESOURCE_EXHAUSTED:
+                if not isinstance(cause, RPCError) or cause.status not in _ASK_AGAIN:
                     raise await self._unanswered(run, error) from error
             if loop.time() > end:
                 raise await self._unanswered(run, problem) from problem
