@@ -225,7 +225,7 @@ class ApprovalCall(Call):
         if data["expires_ms"] is not None and late_ms >= data["expires_ms"]:
             _ = self.attempt.bodies.start(self._expire)
             return
-        # Those that nobody was there for are one.
+        # Reminders that came due while no worker had the run count as one.
         self._reminded = max(self._reminded + 1, late_ms // data["remind_ms"])
         about = self._about(nth=self._reminded)
         self.attempt.pen.record("approval.reminded", self.key, about, then=lambda _: self._arm())
@@ -244,7 +244,7 @@ class ApprovalCall(Call):
             _ = self.attempt.bodies.start(self._weigh)
 
     async def _weigh(self) -> None:
-        """Say how many must agree to values that people have put in the place of what was shown."""
+        """Tell the store how many people must agree to each value that a person entered instead of the one shown."""
         attempt, question = self.attempt, self._question
         row = await attempt.host.store.approval(self._approval)
         for event in attempt.inbox.mailbox.votes(self._approval):

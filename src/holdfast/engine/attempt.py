@@ -61,7 +61,7 @@ _IDENTIFIES = frozenset({"name", "digest", "input", "asked", "whole_digest", "le
 
 
 class Site(Protocol):
-    """Where a call is made: one task of a run, or one named block of it. It hands out keys in program order."""
+    """The place of a call: one task of a run, or one named block of it. It hands out keys in program order."""
 
     attempt: Attempt
     path: str
@@ -74,7 +74,7 @@ class Site(Protocol):
 
 
 class Guard(Protocol):
-    """Looks at every step of a run before a body of it begins: a budget, or who watches for loops."""
+    """A check of every step before its body begins: the budget, or the watch for loops."""
 
     async def let_in(self, call: Any) -> Exception | None:
         """Wait until a body of the call may begin; or why it may not."""
@@ -103,7 +103,7 @@ class Former(Protocol):
 
 
 class Owner(Carrying, Living, Talking, Protocol):
-    """The owner of an attempt, who carries it from outcome to outcome."""
+    """The owner of an attempt, which carries it from outcome to outcome."""
 
 
 class Kept:
@@ -133,7 +133,7 @@ class Kept:
         self.plan: Sequence[list[Any]] = ()
         self.choices: dict[str, Any] = {}
         self.means: dict[str, Any] = {}  # what is left of the budgets that hold, as the agent knows it
-        self.overrides: tuple[Override, ...] = ()  # those that held when the code began
+        self.overrides: tuple[Override, ...] = ()  # the overrides that held when the code began
         self.former: Former | None = None  # what was done behind the point to which the run went back, if it did
 
     def ask(self) -> None:
@@ -191,7 +191,7 @@ class Attempt:
         arrivals: Mapping[str, Callable[[Attempt, Event], None]],
     ) -> None:  # fmt: skip
         self.host, self.spec, self.journal = host, spec, journal
-        self._arrivals = arrivals  # by kind of event, who takes it
+        self._arrivals = arrivals  # by kind of event, the function that takes it
         self._waited = bool(signals) and run.lease_epoch > 1
         self._facts: RunFacts | None = None
         self.calls: dict[str, Call] = {}
@@ -240,7 +240,7 @@ class Attempt:
         self.tasks.start(self.spec.fn(*args, **kwargs), context)
 
     def guard_by(self, guard: Guard, *, first: bool = False) -> None:
-        """Have this look at every step too, after those that do already, or before them."""
+        """Add a guard that checks every step, after the guards already there, or before them."""
         self.guards = (guard, *self.guards) if first else (*self.guards, guard)
 
     # Asking
@@ -583,7 +583,7 @@ class Attempt:
 class Call:
     """One durable call. Subclasses say how it begins and what its outcome means."""
 
-    of: ClassVar[str] = ""  # which kinds of events are its own: those that begin with this word
+    of: ClassVar[str] = ""  # its own events are the kinds that begin with this word
     __slots__ = (
         "asked", "attempt", "begun", "digest", "future", "key", "lean", "name", "numbered", "preview", "settled", "tells",
         "whole", "withdrawn",

@@ -52,9 +52,9 @@ class Control:
     ) -> None:  # fmt: skip
         self._life, self._host, self._journal, self._pen, self._bodies = life, host, journal, pen, bodies
         self._tasks, self._inbox, self._mailbox, self._parking = tasks, inbox, inbox.mailbox, parking
-        self._pausing: dict[str, Any] | None = None  # who asked the run to pause, and why
+        self._pausing: dict[str, Any] | None = None  # the pause that was asked for: by whom, and why
         self._stopping = False  # it was asked to stop, although the agent's code may not have come so far yet
-        self.cancelling: dict[str, Any] | None = None  # who asked the run to stop, why, and until when it may tidy up
+        self.cancelling: dict[str, Any] | None = None  # asked to stop: by whom, why, and until when it may tidy up
         self.unwinding = False  # the agent was told
         self._seeing_off = self._childless = False  # all below it are being seen off; have ended
         self._ends_now = False  # it was asked for twice

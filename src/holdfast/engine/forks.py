@@ -2,8 +2,9 @@
 
 Look here for which calls of a fork are answered without a body, and which ask first.
 
-A fork has its history up to the point from another run. There stands `run.forked`, which says who the run is from then on; its
-identity follows where the event is delivered. What was open at the point begins anew, under that identity (`Journal`).
+A fork has its history up to the point from another run. There stands `run.forked`, which gives the identity of the run
+from then on; the identity changes where the event is delivered. What was open at the point begins anew, under that
+identity (`Journal`).
 
 Behind the point the other run has gone on, and its steps had effects. A call of the fork that was made there too, by its key and
 name, or elsewhere with the same input, is as one in doubt: its body ran, in another life. `effects` says what happens: "new" runs

@@ -80,14 +80,14 @@ class Mailbox:
     def _box(self, topic: str) -> deque[Event]:
         return self.letters.setdefault(topic, deque())
 
-    # Who waits
+    # Waiters
 
     def wait(self, kind: str, name: str, future: asyncio.Future[Any]) -> None:
         """Have this future resolved by the next arrival of the kind and name."""
         self._waiters.setdefault((kind, name), deque()).append(future)
 
     def wake_one(self, kind: str, name: str, event: Event) -> bool:
-        """Give an arrival to the first that waits for it; False if nobody does."""
+        """Give an arrival to the first future that waits for it; False if none does."""
         waiting = self._waiters.get((kind, name))
         while waiting:
             future = waiting.popleft()
@@ -164,7 +164,7 @@ class Receiving(Protocol):
 
 
 class Inbox:
-    """Fetches what was sent to one run, for as long as it is in memory."""
+    """Fetches the signals of one run while it is in memory."""
 
     __slots__ = (
         "_bodies", "_host", "_journal", "_life", "_noticed", "_owner", "_pen", "_singly", "_tasks",
@@ -218,7 +218,7 @@ class Inbox:
         return signals
 
     def look(self) -> None:
-        """The run is live: fetch what came while it was loaded or replayed."""
+        """Fetch the signals that came while the run was loaded or replayed: it is live now."""
         if self._noticed:
             self.notice()
 
@@ -231,7 +231,7 @@ class Inbox:
                 _ = self._bodies.start(self._fetch)
 
     def _take(self) -> bool:
-        """Have the store put what came into the journal, if the run only waits."""
+        """Have the store put new signals into the journal, if the run only waits."""
         life, pen, bodies, tasks = self._life, self._pen, self._bodies, self._tasks
         busy = bodies.drivers or pen.unacked or self._journal.ready or pen.is_held
         if busy or bodies.holding or not tasks.resting or tasks.gate.pumping or self._singly:

@@ -1,6 +1,6 @@
 """The history of one run, as its owner sees it. No I/O and no loop: events in, answers out.
 
-Outcomes have one order, that of their numbers: those that were recorded before come first, then those that become durable in
+Outcomes have one order, that of their numbers: outcomes recorded before come first, then outcomes that become durable in
 this life (`land`). `next` is the one to be delivered next, and `move_on` passes it, on replay and live alike. What was only
 begun (a timer, a child, an attempt) is kept by key, for the call that will ask for it again.
 """

@@ -29,7 +29,7 @@ class Living(Protocol):
 
 
 class Life:
-    """Where one attempt at a run is in its life, and how it left."""
+    """The stage that one attempt at a run has reached, and how it left memory."""
 
     __slots__ = (
         "_owner", "closing", "ended", "finishing", "found", "left", "live", "loop", "misfit", "outside", "run",

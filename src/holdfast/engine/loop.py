@@ -480,7 +480,7 @@ def _install_order(loop: Any) -> None:
                 place.tasks.hop()
             return schedule(callback, *args, context=context)
 
-        run_call_soon.uncounted = schedule  # type: ignore[attr-defined]  # for those that are never in a run
+        run_call_soon.uncounted = schedule  # type: ignore[attr-defined]  # for callers that are never in a run
         return run_call_soon
 
     loop.call_soon, loop.call_soon_threadsafe = counted(loop.call_soon), counted(loop.call_soon_threadsafe)
@@ -554,7 +554,7 @@ def _is_scope(place: object) -> bool:
 
 
 def is_ours(filename: str) -> bool:
-    """Is this file part of Holdfast or of asyncio, and so of no interest to the person who reads a report?"""
+    """Is this file part of Holdfast or of asyncio, and so of no interest to the reader of a report?"""
     return filename.startswith((_PACKAGE, _ASYNCIO, "<"))
 
 
@@ -576,7 +576,7 @@ def made_at(coro: Any) -> str:
 
 
 def waiting_location(coro: Any) -> str:
-    """Where a suspended coroutine waits: its innermost frame outside asyncio and Holdfast, as file:line."""
+    """Find where a suspended coroutine waits: its innermost frame outside asyncio and Holdfast, as file:line."""
     found = ""
     for frame in suspended_frames(coro):
         if not is_ours(frame.f_code.co_filename):

@@ -342,5 +342,5 @@ class StepOutlet:
                 self._attempt.streams.end(self._begin())
             self._attempt.streams.release(self._tail)
         self._body.open_now -= {self._name}
-        # Who raised may be tried again: the outcome of the step, or the next attempt, says what it was.
+        # A body that raised may be tried again: the outcome of the step, or the next attempt, says what it was.
         self._tail = None

@@ -124,10 +124,10 @@ class Recorder:
         self.next_seq = life.run.next_seq
         self.unacked = 0
         self.on_their_way = 0  # of these: given to the store
-        self._held: list[tuple[Append, Receipt]] | None = None  # and those that wait for a transaction
+        self._held: list[tuple[Append, Receipt]] | None = None  # and the writes that wait for a transaction
         self.numbered = numbered  # outcomes that have a place in the journal, over all eras
         self.new_outcomes = 0  # of these: written in this attempt
-        self.undelivered: dict[int, Event] = {}  # and those that the agent has not seen yet
+        self.undelivered: dict[int, Event] = {}  # and the outcomes that the agent has not seen yet
         self.texts: dict[str, str] = {}  # large values, by the digest of their blob
         self.inputs = inputs
         self._worker = life.run.lease_owner  # until the first event of this claim has said it
@@ -335,7 +335,7 @@ class Recorder:
         self.record(kind, key, data, text, then=lambda event: settle(written, event, None), **more)
         if self.life.closing:
             raise Suspended
-        self.unacked += 1  # until the one who waits here goes on: in between nobody may think that nothing moves
+        self.unacked += 1  # until the waiter here goes on: in between the run must not look as if nothing moved
         try:
             return await written
         finally:

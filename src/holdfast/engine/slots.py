@@ -63,20 +63,20 @@ class LateTurns:
 
 
 class Freed:
-    """Tells those who wait in this worker that a slot is free; in other workers they look by themselves."""
+    """Waiters for a slot in this worker: told when one is free. Waiters in other workers look by themselves."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         self.late = LateTurns()
 
     def wait(self, key: str) -> asyncio.Future[None]:
-        """A future that is done when a slot of this key was left, for the one that has waited longest."""
+        """Return a future that is done once a slot of this key is left and no other waiter has waited longer."""
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, deque()).append(over)
         return over
 
     def forget(self, key: str, over: asyncio.Future[None]) -> None:
-        """Nobody waits for this one any more."""
+        """Forget a future that nobody awaits any more."""
         waiting = self._waiting.get(key)
         if waiting is not None and over in waiting:
             waiting.remove(over)

@@ -477,7 +477,7 @@ class StepCall(Call):
     def _place(
         self, publish: Outgoing, stream: BodyStreams | None = None, tell: Callable[[dict[str, Any]], None] | None = None
     ) -> StepContext:
-        """Where a body of this call is, or its probe."""
+        """Make the context in which a body of this call, or its probe, runs."""
         past, bill, host = self.so_far, self.bill, self.attempt.host
         now = host.clock.now
         return StepContext(

@@ -1,4 +1,4 @@
-"""The streams of a run: where each stands, who writes to it, and what steps do with them.
+"""The streams of a run: where each stands, the call that writes to it, and what steps do with them.
 
 Only the owner of a run writes, so where a stream stands is read once in a life and known from then on. One call at a time
 holds a stream: a step from its first word until it has closed the stream or has an outcome, over all its attempts; agent code
@@ -32,7 +32,7 @@ Written = list[Any]  # a text in the journal: where it begins and ends in its st
 
 @dataclass(slots=True)
 class Tail:
-    """Where a stream stands: its last row, and the text that this belongs to."""
+    """The end of a stream: its last row, and the text to which that row belongs."""
 
     name: str
     position: int = 0
@@ -60,7 +60,7 @@ class Streams:
         self._reasons: dict[str, Reason] = {}  # why the last attempt of a call ended
         self.texts: dict[tuple[str, int, int], str] = {}  # what was left unfinished, that the agent may look at
         self.written: dict[str, str] = {}  # what the store has of blocks in agent code that are open
-        self.open_here: dict[str, str] = {}  # those that agent code has open, and the keys of that
+        self.open_here: dict[str, str] = {}  # the streams that agent code has open, and the keys of its calls
 
     # Where they stand
 
@@ -74,7 +74,7 @@ class Streams:
         self._known = True
 
     def learn(self, last: Piece) -> None:
-        """A stream stands here: an earlier life wrote it, or a body that runs elsewhere."""
+        """Note where a stream stands that an earlier life wrote, or a body that runs elsewhere."""
         tail = Tail(last.stream, last.position, last.kind, last.key, last.attempt, last.began, last.reason)
         tail.parts = None
         self._tails[last.stream] = tail
@@ -85,7 +85,7 @@ class Streams:
         return self._known
 
     def tail(self, name: str) -> Tail:
-        """Where this stream stands; one that is new is empty."""
+        """Return the end of this stream; a new stream is empty."""
         assert self._known
         return self._tails.setdefault(name, Tail(name))
 
@@ -170,11 +170,11 @@ class Streams:
 
     def _reason(self, tail: Tail) -> Reason:
         if tail.kind in ("break", "end"):
-            return tail.reason or "failed"  # who had ended it well failed later
+            return tail.reason or "failed"  # the body that had ended it well failed later
         return self._reasons.get(tail.key, "crashed")
 
     def attempt_failed(self, key: str, error: Exception) -> None:
-        """A body has ended, and not well."""
+        """Note that a body has failed, and why."""
         self._reasons[key] = "timeout" if isinstance(error, StepTimeout) else "failed"
 
     def broke_off(self, key: str) -> None:

@@ -1,4 +1,4 @@
-"""The conversations that a run has, or asks for: who may write to each, and how long it is as far as the agent has seen.
+"""The conversations that a run has, or asks for: its right to write, and how long each is as the agent has seen it.
 
 The calls that enter, read, add and leave are in `conversations.py`.
 
