@@ -38,7 +38,7 @@ class Account:
     info: RunInfo  # without its progress, which is in the events
     events: list[Event]
     told: list[Event]  # the events, each from outside at the time when somebody did it
-    untaken: list[Event]  # what came to it and waits for a worker to take it
+    untaken: list[Event]  # signals that wait for a worker to take them
     questions: list[Approval]
     started_by: str | None  # or the run above all; None: a store of old, that had no audit
     children: list[Account] = field(default_factory=list)
@@ -119,7 +119,7 @@ def _named(kind: str, data: dict[str, Any]) -> tuple[str, str]:
 
 
 async def _untaken(edge: Edge, row: RunRow) -> list[Event]:
-    """List what came to a run since a worker last took from its inbox, as the events that it will be."""
+    """List the signals that came to a run since a worker last took from its inbox, as the events that they will be."""
     if row.status in FINISHED or row.inbox_count <= row.inbox_seen:
         return []
     made: list[Event] = []

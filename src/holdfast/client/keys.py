@@ -1,4 +1,4 @@
-"""Keys: who signs bundles and decisions, whose signatures are believed, and for whom a bundle is encrypted.
+"""Keys: the people who sign bundles and decisions, whose signatures are believed, or for whom a bundle is encrypted.
 
 A key is a pair of pairs in one file, which `holdfast key new NAME` writes: Ed25519 to sign, X25519 to be written to. What others
 need of it is one line of text (`Key.public`). A shared key is a secret that both sides have; it signs by HMAC and encrypts nothing.
@@ -149,7 +149,7 @@ class Keys:
     def trust(
         self, public: str, *, name: str | None = None, groups: Iterable[str] = (), uses: Iterable[str] = USES
     ) -> Key:
-        """Believe the signatures of somebody else's key from now on, as those of a person.
+        """Believe the signatures of another person's key from now on, as signatures of that person.
 
         Args:
             public: The line of the key, as `key.public` and `holdfast key show` give it.
