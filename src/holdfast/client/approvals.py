@@ -458,7 +458,7 @@ class Questions(Base):
         return await self._cast(found, by, note, yes, await self._edited(found, data, by, seen), seen)
 
     async def _edited(self, found: ApprovalRow, data: Any, by: str | Actor, seen: str | None) -> str | None:
-        """Check what is approved in place of what is shown; None if that is approved itself, or nothing can be any more."""
+        """Check a value approved instead of the one shown; None if none is given, or the question is not open any more."""
         if found.kind != "approve" and found.status == "open":
             wants = "'run', 'fail' or {'result': ...}" if found.kind == "in_doubt" else "a value"
             raise BadArguments(f"question {found.id!r} wants an answer: use `hf.answer(..., {wants})`")
@@ -490,7 +490,7 @@ class Questions(Base):
 
     @contextlib.asynccontextmanager
     async def _entering(self, found: ApprovalRow, by: str | Actor, seen: str | None, tried: str) -> AsyncIterator[None]:
-        """Check what a person entered. If it does not fit, whoever may not decide the question is told that instead.
+        """Check what a person entered. If it does not fit, people who may not decide the question hear that instead.
 
         So the audit has the try, and only people who may decide see the reason, which may name what is shown.
         """

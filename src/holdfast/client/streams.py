@@ -89,7 +89,7 @@ class StreamInfo:
 
 
 async def chunks(client: Base, run: str, name: str, after: int, follow: bool) -> AsyncIterator[Chunk]:
-    """A stream from an offset on. It is over when the run is: before that, whoever ended a text may begin another."""
+    """Read a stream from an offset on. It is over when the run is: until then, another text may follow an ended one."""
     checked, size = after == 0, _FIRST_PAGE
     with client._listening(run, News.GREW) as heard:
         while True:

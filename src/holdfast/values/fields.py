@@ -316,7 +316,7 @@ def _parts(data: dict[Any, Any], made: Any) -> Mapping[Any, Any]:
 
 
 def advice(key: str, known: Iterable[str]) -> str:
-    """Guess what a person meant who gave a key that does not exist."""
+    """Guess the key that was meant by a key that does not exist."""
     names = list(known)
     found = near(key, names)
     told = f"the fields are: {', '.join(names)}" if names else "there are no fields"

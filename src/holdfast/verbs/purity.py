@@ -124,7 +124,7 @@ def _parameters(fn: FunctionType) -> dict[str, Any]:
     """Tell what the parameters of a reducer's function are, as it is annotated."""
     try:
         hints = get_type_hints(fn)
-    except Exception:  # noqa: BLE001 - a name that is known only later, or nonsense: who reads the types tells
+    except Exception:  # noqa: BLE001 - a name that is known only later, or nonsense: the reader of the types tells
         return {}
     found = {name: _classes(hints[name]) for name in _arguments(fn.__code__) if name in hints}
     return {name: _Some(classes) for name, classes in found.items() if classes}

@@ -68,11 +68,11 @@ class Announcement(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Announcements that start one run together: a list of up to so many, or of those that came within a time.
+    """Announcements that start one run together: a list of up to so many, or of all that came within a time.
 
     Attributes:
         most: So many at once, up to 1,000.
-        within: The run is started so long after the first came, with what came until then.
+        within: The run is started so long after the first came, with all announcements until then.
 
     Raises:
         BadArguments: A number or a time cannot be used.
@@ -267,7 +267,7 @@ def wanted(fields: str, value: Any) -> str | None:
 
 
 def bucket(field: str | None, value: Any) -> str:
-    """Where an announcement is gathered: by what this field of its value has."""
+    """Return the bucket in which an announcement is gathered, by what this field of its value has."""
     found = value.get(field) if field is not None and isinstance(value, Mapping) else None
     if field is None:
         return ""

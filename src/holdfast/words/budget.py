@@ -95,7 +95,7 @@ class Budget:
         return {name: value for name, value in found.items() if value is not None}
 
     def published(self) -> dict[str, Any]:
-        """As plain data, for the store and for those who start the agent without its code."""
+        """Return plain data, for the store and for clients that start the agent without its code."""
         return {**self.limits(), "at_limit": self.at_limit, "soft": self.soft, "to": list(self.to)}
 
     @classmethod
@@ -106,7 +106,7 @@ class Budget:
 
     @classmethod
     def seen(cls, text: str | None) -> Budget | None:
-        """Read the budget of a row, for lists: one that nobody can read is none, and hides no other run."""
+        """Read the budget of a row, for lists: a budget that cannot be read is None, and hides no other run."""
         try:
             return None if text in (None, "{}") else cls.of(json.loads(text or ""))
         except (BadArguments, ValueError, TypeError, AttributeError):
@@ -208,7 +208,7 @@ class Purse:
         return found
 
     def used(self, name: str, now: int, running: int = 0) -> float:
-        """The part of a limit that is gone; of steps, with those that run."""
+        """Return how much of a limit is used; of steps, with the steps that run now."""
         if name == "wall":
             return max(now - self.began, 0) / 1000
         return float(getattr(self.spent, name)) + (running if name == "steps" else 0)

@@ -18,7 +18,7 @@ class Flag:
         self._waiters: list[asyncio.Future[None]] | None = None
 
     def set(self) -> None:
-        """Put it up, and wake everybody who waits."""
+        """Put it up, and wake all waiters."""
         self.up = True
         if self._waiters:
             waiters, self._waiters = self._waiters, None

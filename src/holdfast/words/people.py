@@ -1,4 +1,4 @@
-"""People: who may decide a question, and when enough of them have. No I/O: rows of the store in, answers out."""
+"""People: the deciders of a question, and when enough of them agree. No I/O: rows of the store in, answers out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NOTE_LIMIT: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """A person who acts, and the groups that person is in.
+    """A person who acts, with the person's groups.
 
     Attributes:
         name: The person.
@@ -57,10 +57,10 @@ class Author(TypedDict):
     via: str
 
 
-SOMEONE: Final = Actor("someone")  # acts through a client that was not told who does
+SOMEONE: Final = Actor("someone")  # acts through a client that was given no actor
 PYTHON: Final = "python"  # the door of programs that use the client as a library
-GROUP: Final = "group:"  # before a name: the group alone, and nobody who is called so
-LINK: Final = "link:"  # begins the door of who decides by a link to one question; the id of the link follows
+GROUP: Final = "group:"  # before a name: the group alone, and no person of that name
+LINK: Final = "link:"  # begins the door of a link to one question; the id of the link follows
 _TERMINAL: Final = "cli:"  # begins the door of the command line; the user of the computer follows
 
 
@@ -162,9 +162,9 @@ def starters(by: str, via: str | None) -> list[str]:
 
 
 def is_left_out(actor: Actor, not_by: Sequence[str]) -> bool:
-    """Is this one of those who may not decide, whatever name is given at the command line?
+    """Is this person excluded from deciding, whatever name is given at the command line?
 
-    Where nobody knows whom to leave out, only doors that are trusted to act for anybody are not.
+    If the person to exclude is not known, everybody is, except at doors that are trusted to act for anybody.
     """
     if SOMEONE.name in not_by:
         return not actor.via

@@ -1,7 +1,7 @@
 """The numbers of a worker in the text format of Prometheus, through `prometheus-client` (`holdfast[metrics]`).
 
-`METRICS` is the whole list: name, meaning, and where the numbers come from. Those that begin with `holdfast_store_` or
-`holdfast_backlog_` are about the whole store and the same from every worker; the others are of this process.
+`METRICS` is the whole list: name, meaning, and where the numbers come from. Metrics that begin with `holdfast_store_`
+or `holdfast_backlog_` are about the whole store and the same from every worker; the others are of this process.
 """
 
 from __future__ import annotations
