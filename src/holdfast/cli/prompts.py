@@ -235,7 +235,7 @@ def _outcome(decided: Approval) -> str:
     return f"{(decided.decision or decided.status).capitalize()}: {where}."
 
 
-# `holdfast run` on a terminal: what its run asks a person is put to whoever sits there.
+# `holdfast run` on a terminal: what its run asks is put to the person who sits there.
 
 _LOOK_S: Final = 0.2
 
@@ -267,7 +267,7 @@ class Offers:
         looking = asyncio.ensure_future(self._until_over(watch, question, over))
         try:
             if not await decide(watch.hf, question, None, over) and not over.is_set():
-                self._possible = False  # whoever said 'quit' is not asked again
+                self._possible = False  # a person who said 'quit' is not asked again
         finally:
             looking.cancel()
             with contextlib.suppress(asyncio.CancelledError):

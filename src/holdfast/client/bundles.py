@@ -107,9 +107,9 @@ class Bundle:
         made_at: When it was made.
         signed_by: The owner of the key that signed it.
         released: Whether its source has given the run up; a copy is always released.
-        summary: Goal, what is done, what is pending and which people are asked what, as the second line of the file has
-        it. size_bytes: The size of the file. at_work: Of a copy: the runs that a worker had when it was made. Nothing
-        tells which step's body was running there
+        summary: Goal, what is done, what is pending and the open questions, as the second line of the file has it.
+        size_bytes: The size of the file.
+        at_work: Of a copy: the runs that a worker had when it was made. Nothing tells which step's body was running there
             then, so the copy runs that step again, and asks only if the step says `in_doubt="ask"`.
 
     Example:

@@ -837,9 +837,9 @@ class Run(Generic[R_co]):
         Args:
             by: The person who retries it.
             budget: Replaces the run's own; what was spent is spent.
-            at: An earlier point to go on from, as for `fork`. Work asked for after it is dropped, and stays in the
-            history so marked. effects: What happens then to steps that were done behind that point, as for `fork`. They
-            keep their idempotency keys
+            at: An earlier point to go on from, as for `fork`. Work asked for after it is dropped, and stays in the history
+                so marked.
+            effects: What happens then to steps that were done behind that point, as for `fork`. They keep their idempotency keys
                 unless it is "new".
 
         Raises:
@@ -1009,7 +1009,7 @@ class Run(Generic[R_co]):
 
         Args:
             force: You know that its bundle was not imported there, and never will be: else two stores go on with it.
-            by: Who takes it back.
+            by: The person who takes it back.
 
         Raises:
             BadArguments: `force` is not given.

@@ -59,10 +59,9 @@ class TriggerInfo:
         done: Deliveries whose actions were applied, of the last 30 days.
         last_at: When the last one came.
         lag_s: For how long the first waiting delivery has waited, in seconds.
-        messages: Messages of a queue that were applied: they are deliveries only if they fail. Messages with actions
-        are counted with these, once, whatever dies; of messages without any a worker that dies forgets its last
-        seconds. lag_messages: Messages that waited with the broker when a worker last asked; None if it is not known,
-        because the broker is
+        messages: Messages of a queue that were applied: they are deliveries only if they fail. Messages with actions are
+            counted with these, once, whatever dies; of messages without any a worker that dies forgets its last seconds.
+        lag_messages: Messages that waited with the broker when a worker last asked; None if it is not known, because the broker is
             away, say, or if it is no queue.
         away_workers: How many workers cannot reach the broker of the queue now.
         away_since: Since when the first of them cannot.

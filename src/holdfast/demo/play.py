@@ -133,7 +133,7 @@ class Play:
         return self.folder / f"process-{len(self.processes)}.log"
 
     async def decide(self) -> bool:
-        """Whoever sits at the terminal is asked; otherwise the demo itself approves. True when it was approved."""
+        """Ask the person at the terminal; without one, the demo itself approves. True when it was approved."""
         (question,) = self.watch.questions
         if not self.quiet and prompts.is_at_terminal():
             self.say("  The agent asks a person, and nothing of it needs to run meanwhile.\n", "bold")

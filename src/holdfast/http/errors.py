@@ -1,13 +1,13 @@
 """Answers to requests that cannot be served: `{"error": {"code", "message", "hint", "details"}}`.
 
-`details` are for programs, where there are any: who decided, which part of a document does not fit.
+`details` are for programs, where there are any: the person who decided, which part of a document does not fit.
 
 A decision about what is no longer there has beside it what is: `"approval"`.
 
 The status of one of our exceptions is in `STATUSES`, its code is the name of its class. What only a server can refuse is in
 `REFUSALS`. Anything else is a fault of ours: it is logged, and nothing of it is told.
 
-Where the store is, is told to nobody. Messages name it, because in Python who reads them has opened it; so does what a driver says.
+Where the store is, is told to nobody. Messages name it, because in Python their reader has opened it; so does what a driver says.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Refused(Exception):
     code: str
     message: str
     headers: Mapping[str, str] | None = None
-    about: Mapping[str, str] = field(default_factory=dict)  # what the audit says of who was refused
+    about: Mapping[str, str] = field(default_factory=dict)  # what the audit says of the refused caller
     details: Mapping[str, Any] | None = None
 
 

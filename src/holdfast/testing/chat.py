@@ -22,7 +22,7 @@ def tokens(text: str) -> list[str]:
 
 
 class Tool:
-    """A tool call as the model makes it. With a text in place of the arguments, that text.
+    """A tool call as the model makes it. A text given instead of the arguments is sent as it is.
 
     Example:
         ```python

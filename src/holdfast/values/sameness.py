@@ -25,7 +25,7 @@ Added = Callable[[dict[Any, Any], Any], bool]  # is this key of plain data a fie
 
 
 class Difference(NamedTuple):
-    """Where two values differ, and what stood there before and after: type names if `kinds`, else the values."""
+    """A place where two values differ, and what stood there before and after: type names if `kinds`, or the values."""
 
     path: tuple[str, ...]
     before: str

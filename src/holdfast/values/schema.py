@@ -162,7 +162,7 @@ def check_whole(schema: dict[str, Any], value: Any, what: str, shown: Any = _NON
 
 
 def entered(schema: dict[str, Any], text: str, what: str, shown: str | None = None) -> str:
-    """The text of what a person has entered: checked, and whole, with what was left out at its default of today.
+    """Return the text of a value that a person entered: checked, and whole, with today's defaults where it has none.
 
     An edit leaves out nothing of what is `shown`: nobody expects a default there instead.
     """

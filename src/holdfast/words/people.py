@@ -133,7 +133,7 @@ def passed_on(delegations: str) -> list[tuple[str, str]]:
 
 
 def held_by(recipients: Sequence[str], passed: Sequence[tuple[str, str]]) -> list[str]:
-    """Name those whom a question is for now: who has passed it on is not among them, who got it is. None: anybody, but those."""
+    """Name the deciders of a question now: people who got it, and not people who passed it on. Empty: anybody but the latter."""
     names = list(dict.fromkeys(recipients))
     for by, to in passed if recipients else ():
         names = [*(name for name in names if name not in (by, to)), to]

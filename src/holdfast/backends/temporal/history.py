@@ -34,7 +34,7 @@ _GOES_ON: Final = (None, WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatu
 _STOPPED: Final = (WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.CANCELED)
 _STOPS: Final = ("run.pausing", "run.paused", "run.resumed", "run.retried")
 _STOPPING: Final = ("pieces", "state", "signal")  # what of a history may say one of these
-_SERVER: Final = "history-service"  # as who the server ends a workflow by itself
+_SERVER: Final = "history-service"  # the name under which the server ends a workflow by itself
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ async def _judge(client: Client, row: RunRow, execution: WorkflowExecution) -> N
 
 
 async def _end_of(client: Client, execution: WorkflowExecution) -> tuple[str, str]:
-    """Read who ended an execution, and what the cluster says of it."""
+    """Read the identity that ended an execution, and what the cluster says of it."""
     handle, last = client.get_workflow_handle(execution.id, run_id=execution.run_id), None
     with contextlib.suppress(RPCError):  # it may be forgotten
         async for event in handle.fetch_history_events(event_filter_type=WorkflowHistoryEventFilterType.CLOSE_EVENT):
@@ -237,7 +237,7 @@ class _Back:
     before: str = ""
 
     def events(self) -> list[Event]:
-        """All of them, with those that it began with."""
+        """Return all events, with the ones that it began with."""
         own = [event_of(piece, self.results) for piece in self.pieces if piece[0] not in _BESIDE]
         return own if self.state is None else [*own, *self.state.events, *self.state.dropped]
 

@@ -239,7 +239,7 @@ def _declared(name: str, options: Options) -> holdfast.Step[..., Any]:
             return records.returned({"kind": "tool_return", "result": to_jsonable_python(found)})
 
         options = options | {"in_doubt": look}
-    # Whoever catches exceptions of the framework, of its models or of tools finds them to be what they were.
+    # Code that catches exceptions of the framework, of its models or of tools finds them to be what they were.
     return holdfast.step(name=name, raises=(Exception,), **options)(perform)
 
 

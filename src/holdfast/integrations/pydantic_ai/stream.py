@@ -1,4 +1,4 @@
-"""Words of a model, written to a stream of the run while they come; and what becomes of those that a crash cut off."""
+"""Words of a model, written to a stream of the run while they come; and what becomes of words that a crash cut off."""
 
 from __future__ import annotations
 
