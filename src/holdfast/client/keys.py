@@ -451,7 +451,7 @@ def opened(sealed: dict[str, str], keys: Keys) -> ContentKey:
 
 
 def _derived(shared: bytes, once: bytes, recipient: bytes) -> bytes:
-    from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415 - only those who sign need it
+    from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415 - only signers need it
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415
 
     return HKDF(SHA256(), 32, None, _INFO + once + recipient).derive(shared)
@@ -464,7 +464,7 @@ def _need() -> BadArguments:
 @functools.cache
 def _ed25519() -> Any:
     try:
-        from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: PLC0415 - only those who sign need it
+        from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: PLC0415 - only signers need it
     except ImportError:
         raise _need() from None
     return ed25519
@@ -473,7 +473,7 @@ def _ed25519() -> Any:
 @functools.cache
 def _x25519() -> Any:
     try:
-        from cryptography.hazmat.primitives.asymmetric import x25519  # noqa: PLC0415 - only those who sign need it
+        from cryptography.hazmat.primitives.asymmetric import x25519  # noqa: PLC0415 - only signers need it
     except ImportError:
         raise _need() from None
     return x25519
@@ -491,7 +491,7 @@ def _aead() -> Any:
 @functools.cache
 def _crypto() -> Any:
     try:
-        from cryptography import exceptions  # noqa: PLC0415 - only those who sign need it
+        from cryptography import exceptions  # noqa: PLC0415 - only signers need it
     except ImportError:
         raise _need() from None
     return exceptions
