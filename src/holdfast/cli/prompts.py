@@ -241,7 +241,7 @@ _LOOK_S: Final = 0.2
 
 
 class Offers:
-    """Each question is offered once; one that was skipped can still be decided by a command."""
+    """Questions offered at the terminal, each once; one that was skipped can still be decided by a command."""
 
     def __init__(self, stop: Stop) -> None:
         self._stop = stop

@@ -639,7 +639,7 @@ def offers_result(shown: Any) -> bool:
 
 
 def _checked_doubt(row: ApprovalRow, value: Any, recorded: str | None = None) -> str:
-    """One of the answers to a question about a step in doubt; the result that is `recorded`, if that is to be used."""
+    """Check an answer to a question about a step in doubt; it may be the result that is `recorded`."""
     if isinstance(value, str) and value in ("run", "fail"):
         return tagged.write(value)
     if recorded is None and (not isinstance(value, dict) or set(value) != {"result"}):

@@ -196,7 +196,7 @@ class Run(Generic[R_co]):
             raise TimeoutError(told) from None
 
     async def _unserved(self, row: RunRow) -> str | None:
-        """Why nothing happens to it, and what to do, if no worker that lives has its code."""
+        """Say why nothing happens to it, and what to do, if no live worker has its code."""
         store = self._client.store
         if not wants_worker(row, store.clock.now()) or is_served(row, await store.agents()):
             return None

@@ -95,7 +95,7 @@ class Play:
         self.say(f"Process {self.child.pid} {again}", "bold")
 
     def kill(self, why: str) -> None:
-        """As the kernel would when memory is short: no warning, no clean-up."""
+        """Kill the process as the kernel would when memory is short: no warning, no clean-up."""
         assert self.child is not None
         self.child.send_signal(signal.SIGKILL)
         self.child.wait()

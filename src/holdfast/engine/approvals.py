@@ -317,7 +317,7 @@ def _open_vote(event: Event) -> bool:
 
 
 def approval_id(attempt: Attempt, key: str) -> str:
-    """By its place in the journal: after a retry of the run the same may have to be asked again."""
+    """Derive an id from the place in the journal: after a retry of the run the same may have to be asked again."""
     return f"q-{attempt.identity.derived(f'{key}:{attempt.pen.next_seq}')[:16]}"
 
 
@@ -334,7 +334,7 @@ async def answered(call: Call, approval: str) -> Event:
 
 
 def withdraw(attempt: Attempt, key: str, approval: str) -> None:
-    """Nobody waits for this question any more: it disappears from people's lists."""
+    """Withdraw a question that no call waits for any more: it disappears from people's lists."""
     attempt.pen.record("approval.withdrawn", key, {"approval": approval}, withdraws=[approval])
 
 

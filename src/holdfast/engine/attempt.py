@@ -166,12 +166,12 @@ class Kept:
         self.means = means
 
     def carried(self) -> dict[str, Any]:
-        """For the checkpoint."""
+        """Return what a checkpoint carries."""
         kept = {"plan": self.plan, "choices": dict(self.choices), "means": self.means, "released": self.released}
         return {name: value for name, value in kept.items() if value}
 
     def restore(self, kept: dict[str, Any]) -> None:
-        """From the checkpoint."""
+        """Take over what a checkpoint carries."""
         self.plan, self.choices = kept.get("plan", ()), dict(kept.get("choices", {}))
         self.means = kept.get("means", self.means)
         self.released = kept.get("released", 0)
@@ -451,7 +451,7 @@ class Attempt:
     # The edge
 
     def reach_edge(self) -> None:
-        """Every recorded outcome is through and the run has settled: from here on the run acts."""
+        """Go live: every recorded outcome is delivered and the run has settled, so from here on the run acts."""
         left_over = self.journal.left_over()
         if left_over is not None:
             self.diverge(left_over, "the code did not ask for it" + self.asks_instead() + self.unrecorded.where())
@@ -667,7 +667,7 @@ class Call:
 
     @property
     def body_attempt(self) -> int:
-        """Which attempt of the body this is; 0 if there is none."""
+        """The number of the body's attempt; 0 if there is none."""
         return 0
 
     def weigh(self) -> str:

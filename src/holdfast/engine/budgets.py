@@ -99,10 +99,10 @@ class Meter:
         self._running.discard(call.bill)
 
     def saw(self, event: Event) -> None:
-        """Nothing to do: the outcome itself tells what is left."""
+        """Do nothing: the outcome itself tells what is left."""
 
     def begin_era(self) -> None:
-        """A budget holds over checkpoints."""
+        """Do nothing: a budget holds over checkpoints."""
 
     def _notice(self, purses: list[Purse], now: int) -> None:
         """Have it in the history when a soft limit was passed."""

@@ -192,7 +192,7 @@ class ReceiveCall(Call):
 
     @property
     def late(self) -> str:
-        """Why it is waited for no more."""
+        """The reason why it is waited for no more."""
         return f"no message came on the topic {self._topic!r} in time"
 
     def _timed_out(self) -> None:

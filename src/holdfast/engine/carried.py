@@ -60,7 +60,7 @@ class Carried:
             self.attempt.inbox.notice()
 
     def stopped(self) -> None:
-        """Somebody stopped the run in the store: look whether it is still ours."""
+        """Look whether the run is still ours: it was stopped in the store."""
         self.attempt.control.look_for_owner()
 
     # How it fares
@@ -77,7 +77,7 @@ class Carried:
 
     @property
     def unfit(self) -> str:
-        """Why its records do not fit this code, if it left because of that."""
+        """The reason why its records do not fit this code, if it left because of that."""
         return self.attempt.life.unfit
 
     @property

@@ -120,7 +120,7 @@ class Control:
     # Pausing
 
     def _pause_for(self, request: dict[str, Any]) -> None:
-        """Somebody wants this run to stop for a while. Of several requests the nearest holds it: its own, then its parent's."""
+        """Pause the run as a request asks. Of several requests the nearest holds it: its own, then its parent's."""
         before = self._pausing
         if before is None:
             self._pausing = request

@@ -167,7 +167,7 @@ class Former:
         return True
 
     def carried(self) -> dict[str, Any]:
-        """For the checkpoint, behind which nobody sees the events that said so."""
+        """Return what a checkpoint carries, because behind it the events that said so are not seen."""
         return {"origin": self.origin, "retries": list(self._retries.items()), "replace": self.replaced}
 
 

@@ -113,23 +113,23 @@ class Mailbox:
         return self._said.get(approval, [])
 
     def forsake(self, approval: str, key: str) -> None:
-        """An earlier life asked this, and the one that is replayed now was seen not to wait for the answer."""
+        """Note a question that an earlier life asked, and for whose answer the replayed code was seen not to wait."""
         self._forsaken[approval] = key
 
     def forsaken(self) -> list[tuple[str, str]]:
-        """Such questions that nobody has decided, each with its call; they are told once."""
+        """Return the forsaken questions that nobody has decided, each with its call; they are told once."""
         if not self._forsaken:
             return []
         forsaken, self._forsaken = self._forsaken, {}
         return [(approval, key) for approval, key in forsaken.items() if approval not in self.decided]
 
     def take(self, topic: str) -> Event | None:
-        """The oldest message of a topic that nobody has received."""
+        """Take the oldest message of a topic that no call has received."""
         box = self.letters.get(topic)
         return box.popleft() if box else None
 
     def take_all(self, topic: str) -> list[Event]:
-        """Every message of a topic that nobody has received."""
+        """Take every message of a topic that no call has received."""
         return list(self.letters.pop(topic, ()))
 
     def forget_ended(self) -> None:
@@ -137,19 +137,19 @@ class Mailbox:
         self.ended.clear()
 
     def put_back(self, topic: str, letters: list[Event]) -> None:
-        """Messages that were taken and not received after all: the next ones again."""
+        """Put back messages that were taken and not received after all: they are the next ones again."""
         self._box(topic).extendleft(reversed(letters))
 
     def kept(self) -> list[Event]:
-        """Every arrival that may still be asked for."""
+        """List every arrival that may still be asked for."""
         return [*self.unread(), *self.ended.values(), *self.decided.values()]
 
     def count(self) -> int:
-        """Count the messages that nobody has received."""
+        """Count the messages that no call has received."""
         return sum(map(len, self.letters.values()))
 
     def unread(self) -> list[Event]:
-        """Every message that nobody has received, in order of arrival: what a checkpoint carries over."""
+        """List every message that no call has received, in order of arrival: a checkpoint carries these over."""
         return sorted((event for box in self.letters.values() for event in box), key=lambda event: event.seq)
 
 
@@ -223,7 +223,7 @@ class Inbox:
             self.notice()
 
     def notice(self, *, sure: bool = False) -> None:
-        """Something may have come (`sure`: it has): fetch it now, or once the run is live and the fetch before is over."""
+        """Fetch signals that may have come (`sure`: have come), now or when the run is live and no other fetch goes on."""
         self._noticed = True
         if self._life.live and not self._life.closing and not self.fetching:
             self.fetching = True

@@ -190,7 +190,7 @@ class Journal:
         return patch in self.patched
 
     def left_over(self) -> Divergence | None:
-        """Something recorded that the code has not asked for, if there is any: an outcome first, then what was begun."""
+        """Find a record that the code has not asked for, if there is any: an outcome first, then what was begun."""
         if self.checkpoint is not None and not self.restored:
             return Divergence.of(self.checkpoint)
         for event in self.outcomes[self.turn :]:

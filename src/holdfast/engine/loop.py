@@ -372,7 +372,7 @@ class Tasks:
         self.resting = False
 
     def stray(self, now_s: float) -> None:
-        """Something foreign moved the run: the loop's time goes on, or code that polls would never end."""
+        """Let the loop's time go on, because something foreign moved the run: else code that polls would never end."""
         self.resting = self.settled = False
         self.tick(now_s)
 
@@ -385,7 +385,7 @@ class Tasks:
         self.ticked_s = 0.0
 
     def go_on_forever(self) -> None:
-        """They were seen to go on without waiting for anything: requests to stop do not wait for them to settle."""
+        """Note that the tasks go on without waiting for anything: requests to stop do not wait for them to settle."""
         self.never_settle = True
 
 
@@ -631,7 +631,7 @@ class Generators:
             self._soon(self._forget, number, home)
 
     def _soon(self, call: Callable[..., None], *arguments: Any) -> None:
-        """On the loop. Some frameworks use up dozens of generators a turn: to wake the loop for each would take long."""
+        """Call on the loop. Some frameworks use up dozens of generators a turn: waking the loop for each takes long."""
         here = threading.get_ident() == self._thread
         (self._call_soon if here else self._loop.call_soon_threadsafe)(call, *arguments)
 

@@ -152,7 +152,7 @@ class AgentOutlet:
             self._begun = bool(self._stored)
 
     def keep(self) -> None:
-        """There is nothing to keep."""
+        """Do nothing: there is nothing to keep."""
 
     def write(self, text: str) -> None:
         self._check()

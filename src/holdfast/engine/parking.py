@@ -90,7 +90,7 @@ class Parking:
 
     @property
     def busy(self) -> str | None:
-        """Why the run cannot leave memory now, if it cannot."""
+        """The reason why the run cannot leave memory now, if it cannot."""
         if self._bodies.driving:
             return "a step runs"
         if self._pen.unacked:

@@ -414,7 +414,7 @@ class Outflow:
         pen.write(append, Landed(pen, size))
 
     def landed(self, size: int) -> None:
-        """There is room for more."""
+        """Count a write that is stored: there is room for more."""
         self._unwritten -= size
         self._pen.owner.rested()
         if self._room is not None and self._unwritten < MOST_CHARACTERS:

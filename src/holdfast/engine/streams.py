@@ -123,19 +123,19 @@ class Streams:
             self.mark(tail, "restart", void)
 
     def keep(self, tail: Tail, attempt: int) -> None:
-        """Another attempt goes on behind what was written."""
+        """Note that another attempt goes on behind what was written."""
         tail.attempt = attempt
 
     def forget(self, tail: Tail) -> None:
-        """Nobody will ask for what is written from here on: agent code is replayed."""
+        """Forget the text from here on: agent code is replayed, so it will not be asked for."""
         tail.parts = None
 
     def release(self, tail: Tail) -> None:
-        """The call that had this stream has closed it."""
+        """Free a stream that its call has closed."""
         tail.holder = None
 
     def grow(self, tail: Tail, text: str) -> None:
-        """More text."""
+        """Add text to a stream."""
         if tail.parts is not None:
             tail.parts.append(text)
         tail.position += len(text)

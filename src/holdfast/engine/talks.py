@@ -127,7 +127,7 @@ class Talks:
         self._unwanted = (*self._unwanted, (key, conversation, request))
 
     def withdraw(self, key: str, conversation: str, request: str) -> None:
-        """Nobody waits for this conversation any more: out of the line, or on to the next."""
+        """Leave a conversation that no call waits for any more: out of the line, or on to the next run."""
         data = {"conversation": conversation, "request": request}
         self._pen.record("conversation.withdrawn", key, data, talks=[Leave(conversation, request)])
 

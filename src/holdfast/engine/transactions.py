@@ -137,4 +137,4 @@ class TransactionCall(StepCall):
         raise Suspended
 
     def _complete(self, value: Any) -> None:
-        """Nothing to do: the commit has recorded it."""
+        """Do nothing: the commit has recorded it."""

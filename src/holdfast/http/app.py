@@ -86,7 +86,7 @@ def _is_shown(request: Request) -> bool:
 
 
 def _lost(request: Request, error: Exception) -> Response:
-    """There is no such path, or it is asked in another way."""
+    """Answer that there is no such path, or that it is asked with another method."""
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "")

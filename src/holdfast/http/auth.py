@@ -45,7 +45,7 @@ Door = Literal["token", "session", "socket", "app"]
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody, what that person may do here, and how that is known."""
+    """A caller: the person, what that person may do here, and how that is known."""
 
     who: Identity
     kind: Door = "token"
@@ -67,17 +67,17 @@ class Caller:
 
     @property
     def owner(self) -> str:
-        """Whom requests count for: the token, or the person where many come through one door."""
+        """The owner of the requests: the token, or the person where many come through one door."""
         return f"{self.via} {self.actor.name}"
 
     @property
     def session(self) -> str:
-        """Which session, if it is one."""
+        """The session, if the caller has one."""
         return self.who.session
 
     @property
     def ends_at(self) -> datetime | None:
-        """When the credential ends."""
+        """The time at which the credential ends."""
         return self.who.ends_at
 
     def check(self, needs: Scope) -> None:

@@ -159,6 +159,6 @@ def _bounded(value: Any) -> Any:
 
 
 def codes() -> dict[str, int]:
-    """Every code that an error can have, with its status: those of our exceptions, and what only a server refuses."""
+    """Map every code that an error can have to its status: our exceptions, and what only a server refuses."""
     found = {code(name): status for name, status in STATUSES.items()}
     return found | {code: status for code, (status, _) in REFUSALS.items()}

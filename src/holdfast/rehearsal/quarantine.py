@@ -100,7 +100,7 @@ class Quarantine:
             future.cancel()
 
     def _kept_s(self) -> float:
-        """For how long the loop has owed a sign; asks for the next one if it owes none."""
+        """Return for how long the loop has owed a sign; ask for the next one if it owes none."""
         now = time.monotonic()
         if self._turned_at < self._asked_at:
             return now - self._asked_at

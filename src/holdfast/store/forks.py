@@ -236,7 +236,7 @@ class Fork:
         return made, True
 
     def _again(self, tx: Transaction, found: RunRow) -> Asking[tuple[RunRow, bool]]:
-        """There is a run with this id: our own, whose commit was unknown, or the one that an earlier call made."""
+        """Return the run that has this id: our own, whose commit was unknown, or the one that an earlier call made."""
         made = yield from tx.row("fork", run=found.id)
         if made is None or made[3] != self.new.run:
             raise BadArguments(

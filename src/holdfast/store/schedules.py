@@ -139,7 +139,7 @@ class Schedules(Feature):
         return await self._submit(lambda tx: _begin_due(tx, known, freed), journal=False)
 
     async def next_schedule(self, unread: Iterable[str] = ()) -> int | None:
-        """When the next schedule is due, of all but those with these times."""
+        """Read when the next schedule is due, of all except the ones with these times."""
         if ids := list(unread):
             found = await self._glance(rows, "next_read_schedule", ids=to_json(ids))
         else:

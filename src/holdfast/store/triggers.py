@@ -269,7 +269,7 @@ class Triggers(Feature):
         return await self._submit(lambda tx: keep(tx, new), journal=False, small=len(new.body) < 65_536, runs=())
 
     async def next_delivery(self, triggers: Wanted) -> int | None:
-        """When the next delivery of these triggers is due."""
+        """Read when the next delivery of these triggers is due."""
         found = await self._glance(rows, "next_delivery", names=to_json(_kinds(triggers)))
         return min((due for (due,) in found if due is not None), default=None)
 

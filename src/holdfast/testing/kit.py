@@ -363,7 +363,7 @@ class TestClient(Client):
         return min((due for due in (parked, inside) if due is not None), default=None)
 
     async def _settled(self) -> None:
-        """Until what became due has begun or ended, so that the next line of the test sees its effect."""
+        """Wait until what became due has begun or ended, so that the next line of the test sees its effect."""
         quiet, still, before = 0, 0, None
         self._time.settling += 1
         try:

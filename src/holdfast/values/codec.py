@@ -136,7 +136,7 @@ class Shape:
         return self._typed(value, where, argument, lean=False)
 
     def text(self, value: Any, where: str = "result", *, argument: bool = False) -> str:
-        """As `store`, without a copy where none is needed to be sure of the text."""
+        """Write a value as `store` does, without a copy where none is needed to be sure of the text."""
         if self._fits is not None and self._fits(value):
             text = _written(value, where, argument, tagged.refuse)
             if _HALF in text:
@@ -409,7 +409,7 @@ class Shape:
             raise
 
     def _revived(self, plain: Any, where: str, refused: Exception) -> Any:
-        """Once more, without the rule that there are no other fields: to know whether it is for these, and which."""
+        """Read once more, without the rule that there are no other fields: to know whether these are why, and which."""
         try:
             value = self._adapter.validate_python(plain, strict=False, by_alias=False, by_name=True)
         except Exception as error:  # noqa: BLE001 - as above

@@ -174,7 +174,7 @@ def _set_parts(before: Any, after: Any) -> Iterator[_Part]:
 
 
 def twins(members: Collection[Any], others: Collection[Any]) -> dict[Any, Any]:
-    """For each member of a set (or key of a dict) the same one of another set, if it is there.
+    """Map each member of a set (or key of a dict) to the same one of another set, if it is there.
 
     A member that has a nan inside equals no other, so it is found by its looks.
     """

@@ -476,7 +476,7 @@ class Signature:
     def _arranged(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[list[tuple[Parameter, Any, str]], dict[str, tuple[Parameter, Any]]]:
-        """Which value goes to which parameter: as Python would have it, but by the order of the parameters."""
+        """Assign values to parameters: as Python would, but in the order of the parameters."""
         positional, by_name, rest = self._parts[:3]
         by_position = [(parameter, value, parameter.name) for parameter, value in zip(positional, args, strict=False)]
         if len(args) > len(positional):
@@ -690,7 +690,7 @@ def _readings(text: str, shape: Shape) -> Iterator[Any]:
 
 
 def refuse_object(what: str, text: str, where: str, known: Container[str]) -> None:
-    """One text that is an object of arguments by name, as other programs take them: what was meant is not guessed."""
+    """Refuse one text that is an object of arguments by name, as other programs take them: nothing is guessed."""
     found: Any = None
     with contextlib.suppress(ValueError, RecursionError):
         found = json.loads(text) if text.lstrip().startswith("{") else None

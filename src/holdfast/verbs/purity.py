@@ -222,7 +222,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 def _used(
     function: FunctionType, code: CodeType, cells: dict[str, Any], known: dict[str, Any]
 ) -> Iterator[tuple[int, str, Any]]:
-    """Every name that code uses: the line, what is wrong with it, and what it is."""
+    """Yield every name that code uses: the line, what is wrong with it, and what it is."""
     line, held = code.co_firstlineno, None  # what was loaded last: attributes are of it
     instructions = list(dis.get_instructions(code))
     known = {name: value for name, value in known.items() if not _is_set(function.__code__, name)}

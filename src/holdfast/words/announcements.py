@@ -249,7 +249,7 @@ def _checked_field(name: object, where: str) -> str:
 
 
 def fields_of(match: Mapping[str, Any]) -> str:
-    """Which fields are compared, in an order of their own; empty: none."""
+    """Return the fields that are compared, in an order of their own; empty: none."""
     return json.dumps(sorted(match)) if match else ""
 
 

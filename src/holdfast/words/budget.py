@@ -90,7 +90,7 @@ class Budget:
         object.__setattr__(self, "to", tuple(checked_names(self.to)))
 
     def limits(self) -> dict[str, float]:
-        """Everything that is limited, and to how much; time in seconds."""
+        """Return everything that is limited, and to how much; time in seconds."""
         found = {name: getattr(self, name) for name in DIMENSIONS}
         return {name: value for name, value in found.items() if value is not None}
 
@@ -311,7 +311,7 @@ class Bill:
         return left(self.purses, now) if self.purses else {}
 
     def due(self, now: int) -> dict[str, Any]:
-        """For the data of an event: what was spent since the last one, and what is left if there is a budget."""
+        """Return data for an event: what was spent since the last one, and what is left if there is a budget."""
         self._before = (self._said, self.bodies)
         new = self.spendings[self._said :]
         if self.purses is None and not new:

@@ -30,7 +30,7 @@ class Flag:
         self.up = False
 
     async def wait(self) -> None:
-        """Until it is put up; it may be down again by then."""
+        """Wait until it is put up; it may be down again by then."""
         if self.up:
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -92,14 +92,14 @@ def checked_name(name: str, what: str) -> str:
 
 
 def whose(to: str | Actor) -> Actor:
-    """Somebody whose questions are wanted: a person, or a group."""
+    """Return the person, or the group, whose questions are wanted."""
     if isinstance(to, str) and to.startswith(GROUP):
         return Actor(GROUP, [checked_name(to.removeprefix(GROUP), "to")])
     return Actor.of(to)
 
 
 def checked_names(to: str | Iterable[str]) -> list[str]:
-    """One name or several as a list; an empty one means anybody."""
+    """Return one name or several as a list; an empty list means anybody."""
     names = [to] if isinstance(to, str) else list(to)
     return [checked_name(name, "to") for name in names]
 

@@ -31,7 +31,7 @@ from holdfast.words.triggers import TriggerSpec
 
 
 def called_by(spec: AgentSpec | TriggerSpec) -> list[AgentSpec]:
-    """Every other agent that this one's code can be seen to use."""
+    """List every other agent that this one's code can be seen to use."""
     found: dict[str, AgentSpec] = {}
     for value in reached(spec.fn):
         if isinstance(value, Agent):
@@ -118,7 +118,7 @@ def schema_of(spec: AgentSpec) -> str:
 
 
 class Served:
-    """Which code belongs to which run and to which trigger. What is new here waits to be published."""
+    """The code that belongs to each run and each trigger. What is new here waits to be published."""
 
     def __init__(self, specs: Iterable[AgentSpec], triggers: Iterable[TriggerSpec] = ()) -> None:
         self._triggers = {spec.name: spec for spec in triggers}  # of functions; agents with `on=` are triggers too

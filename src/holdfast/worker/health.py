@@ -110,7 +110,7 @@ class Health:
             self.census = self.questions = None
 
     async def _turns(self) -> Verdict:
-        """One question at a time: a loop that hangs for an hour must not find an hour's questions."""
+        """Ask the loop one question at a time: a loop that hangs for an hour must not find an hour's questions."""
         if self._turn is None or self._turn.done():
             self._turn, self._turn_asked_at = concurrent.futures.Future(), time.monotonic()
             try:

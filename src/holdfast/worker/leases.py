@@ -75,7 +75,7 @@ class Pulse(Generic[T]):
                 wait_s = self._beat()
 
     def _beat(self) -> float:
-        """One heartbeat, if there is a reason for one; returns in how many seconds the next one comes."""
+        """Send one heartbeat, if there is a reason for one; returns in how many seconds the next one comes."""
         settings, began = self._settings, time.monotonic()
         every_s = settings.lease_ttl_s / 3
         carried = self._carried()
@@ -146,11 +146,11 @@ class Leases:
         await self._renewed.wait()
 
     def lead_astray(self, run: str, epoch: int) -> None:
-        """Nobody carries this run here any more, though it may still be ours: it is given back when that is known."""
+        """Note that no task carries this run, though it may still be ours: it is given back when that is known."""
         self._astray.add((run, epoch))
 
     def _carried(self) -> tuple[dict[str, Carried], Astray] | None:
-        """In the thread of the heartbeat: copies, because it can tell only about what there was before.
+        """Copy what is carried, in the thread of the heartbeat, which can tell only about what there was before.
 
         A worker that carries nothing beats more seldom, to find what it does not know of.
         """

@@ -76,7 +76,7 @@ class Measures:
         self._heard_at = time.monotonic()
 
     def claim(self, runs: Iterable[RunRow]) -> None:
-        """These runs were claimed. Crashes count from the last progress, so one that has any was left by someone."""
+        """Count claimed runs. Crashes count from the last progress, so a run that has any was left by another owner."""
         for run in runs:
             self.claimed += 1
             self.taken_over += run.crash_count > 0

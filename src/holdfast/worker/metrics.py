@@ -45,11 +45,11 @@ class StoreSight:
         return found
 
     def lag_s(self) -> float:
-        """For how long the first delivery that is new has waited."""
+        """Return for how long the first delivery that is new has waited."""
         return max((self.now - tally.first_at for tally in self.deliveries if tally.status == "new"), default=0) / 1000
 
     def age_s(self, row: Census) -> float:
-        """For how long the first of these runs has been due."""
+        """Return for how long the first of these runs has been due."""
         return max(self.now - (row.first_due_at or 0), 0) / 1000
 
 

@@ -456,7 +456,7 @@ async def _mend_slot(store: Cells, cell: CellStore, db: Connection, slot: int) -
 
 
 async def _rivals(store: Cells, cell: CellStore, held: Holding) -> list[str]:
-    """Other cells that have a slot too, or may, with an epoch that is not older: to call a move off would make a second owner."""
+    """List other cells that have a slot too, or may, with an epoch no older: calling a move off would make a second owner."""
     if held.other not in store.made:  # a process with a newer file can ask it
         return [held.other or ""]
     found = [(other, await other.holding(held.slot)) for other in store.up if other is not cell]

@@ -448,7 +448,7 @@ class CellsStore(Store):
         )[:limit]
 
     async def _deed(self, id: int) -> int:
-        """When a deed was done, by its id here."""
+        """Read when a deed was done, by its id here."""
         cell = next((cell for cell in self.cells.up if self.cells.said[cell.cell].number == id % _CELLS), None)
         at = (
             None
@@ -619,10 +619,10 @@ class CellsStore(Store):
         return Unsupported(f"{what} is in one cell, and {self.url!r} names all of them")
 
     def _flush(self) -> None:
-        """Nothing waits here: each cell has its own queue."""
+        """Do nothing: each cell has its own queue."""
 
     async def _hold_lock(self) -> None:
-        """Each cell has the lock of its worker."""
+        """Do nothing: each cell has the lock of its worker."""
 
     async def _living(self) -> list[Any]:
         return answers.concatenated([living for _, living in await self._every(lambda cell: cell._living())])

@@ -892,7 +892,7 @@ class Ground:
         return [signal for signal in self.state.signals if signal.position > after]
 
     def take(self, run: str, epoch: int, expected_seq: int, seen: int) -> None:
-        """Nothing is taken without the engine: it is here, and need not be asked twice."""
+        """Return None: nothing is taken without the engine, which is here and need not be asked twice."""
 
     async def streams(self, run: str) -> list[Any]:
         return await self._beside.streams()
@@ -1018,7 +1018,7 @@ def _open_questions(asked: Iterable[ApprovalRow]) -> tuple[list[dict[str, Any]],
 
 
 def _index(questions: Sequence[str]) -> tuple[str, ...]:
-    """By which questions a run is found."""
+    """Return the questions by which a run is found, at most so many."""
     return (*questions[:_INDEXED], *([MORE] if len(questions) > _INDEXED else []))
 
 

@@ -186,7 +186,7 @@ class Moves(Store):
         return found
 
     async def halt_forsaken(self, root: str, data: dict[str, Any]) -> None:
-        """Nothing is forsaken: a run belongs to no process."""
+        """Do nothing: a run belongs to no process, so none is forsaken."""
 
     async def note_copy(self, root: str, told: dict[str, Any], *, by: str, via: str) -> None:
         await self._note(root, by, via, "export", told)

@@ -84,7 +84,7 @@ class Outcomes:
                 self._stay(name, outcome, same=same)
 
     async def _end(self, body: asyncio.Task[Any]) -> None:
-        """Wait until it has ended. Whoever cancels the activity ends the body, but not a server that heard nothing of it."""
+        """Wait until it has ended. A cancelled activity ends its body, unless the server has given the attempt up."""
         try:
             await asyncio.wait([body])
         except asyncio.CancelledError:

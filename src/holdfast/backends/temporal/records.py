@@ -51,7 +51,7 @@ class Start:
         cls, new: NewRun, path: list[str], starters: list[str], longest: int, now: int, above: Iterable[str] = (), *,
         side: bool = False, budgets: Iterable[Held] = (),
     ) -> Start:  # fmt: skip
-        """For a run that is to be created."""
+        """Make the beginning of a run that is to be created."""
         row = RunRow(
             new.id, new.uid, new.agent, "ready", new.input, new.version, new.queue, now + new.delay_ms, labels=new.labels,
             parent_id=new.parent_id, parent_key=new.parent_key, root_id=new.root_id or new.id, created_at=now,

@@ -239,7 +239,7 @@ class TemporalStore(Moves):
         return []
 
     def _flush(self) -> None:
-        """Nothing waits: what is written here goes to the cluster at once."""
+        """Do nothing: what is written here goes to the cluster at once."""
 
     def heartbeat(self, ttl_ms: int) -> NoReturn:
         raise self._of_a_database("leases")
@@ -979,7 +979,7 @@ class Rounds:
         self._task = asyncio.get_running_loop().create_task(self._keep())
 
     def hurry(self) -> None:
-        """Something has changed, or is about to."""
+        """Look again soon: something has changed, or is about to."""
         self._pause_s = _SOONEST_S
 
     async def end(self) -> None:

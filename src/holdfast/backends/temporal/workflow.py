@@ -35,7 +35,7 @@ class RunWorkflow:
 
     @workflow.signal(name=ARRIVE)
     def arrive(self, said: dict[str, Any]) -> None:
-        """Something came from outside."""
+        """Take a signal from outside."""
         self._ground.arrive(said)
 
     @workflow.update(name=DECIDE)

@@ -73,7 +73,7 @@ class Node:
 
 
 def in_order(items: Iterable[Node]) -> list[Node]:
-    """By their last record, so that all above an interruption was recorded before it; what is still open comes last."""
+    """Sort by the last record, so that all above an interruption was recorded before it; open nodes come last."""
     return sorted(items, key=lambda node: (_is_open(node), node.seq))
 
 
@@ -276,7 +276,7 @@ class History:
             node.remarks.append(Remark("not by who started the run"))
 
     def _told(self, event: Event) -> Node | None:
-        """Something happened to a question that does not end it."""
+        """Remark what happened to a question besides its answer: a reminder, a delegation, a vote or a withdrawal."""
         node = self._question_of(event)
         if node is None:
             return None

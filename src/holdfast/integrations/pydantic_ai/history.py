@@ -59,7 +59,7 @@ def valid_history(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
 
 
 def _made_up(part: Any) -> bool:
-    """By the framework, that is. What we have said of a call stays: later runs know less of it."""
+    """Did the framework make this up? What we have said of a call stays: later runs know less of it."""
     interrupted = isinstance(part, ToolReturnPart) and part.outcome == "interrupted"
     return interrupted and part.content not in (NEVER_RAN, CUT_OFF, UNKNOWN)
 

@@ -145,7 +145,7 @@ def account(response: ModelResponse) -> None:
 
 
 def remember() -> None:
-    """From here on, and in tasks that are made from here, know what happens."""
+    """Begin to remember, here and in tasks that are made from here."""
     if _known.get(None) is None:
         _known.set(Known())
 

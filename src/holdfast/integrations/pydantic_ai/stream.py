@@ -77,7 +77,7 @@ class Streamed:
             return _joined(said, await _writing(out, request, _going_on(params, said)))
 
     def handler(self, own: EventStreamHandler[Any] | None) -> EventStreamHandler[Any]:
-        """One that writes what comes to the open stream, and passes it on."""
+        """Make a handler that writes what comes to the open stream, and passes it on."""
         return functools.partial(_handle, own, self.idle)
 
 

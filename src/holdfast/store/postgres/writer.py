@@ -119,7 +119,7 @@ class Writer:
         await goodbye(self._db)
 
     def _let_go(self) -> None:
-        """While it stops: end it when all that it still has was withdrawn, because the server does not answer."""
+        """End a writer that stops once all that it still has was withdrawn, because the server does not answer."""
         left = [*self._on_its_way.values(), *self._queue]
         if left and nobody_waits(left):
             self._task.cancel()
