@@ -472,7 +472,7 @@ class Client(
         return (await self._new_run(agent, _Arguments((), {}, arguments, []), None))[0]
 
     def _begins(self, run: str) -> None:
-        """A run of this id is about to be started here."""
+        """Check that a run of this id may be started here."""
         check_seen(self._overrides, f"run {run!r}")
 
     async def _input(self, agent: Any, given: _Arguments) -> tuple[str, str | None, Input, Flow, Lane, Budget | None]:

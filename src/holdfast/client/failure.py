@@ -127,7 +127,7 @@ def _without(path: list[str], error: dict[str, Any]) -> list[str]:
 
 
 def _once(path: list[str], told: str) -> list[str]:
-    """Each line that says an error once; frames and their code stay. Heads and blank lines go: they say nothing."""
+    """Keep each line that says an error once, and frames with their code. Heads and blank lines go: they are empty."""
     made: list[str] = []
     seen = {told, _HEAD, ""}
     for line in path:

@@ -213,5 +213,5 @@ def id_in(secret: str) -> str:
 
 
 def _digest(secret: str) -> str:
-    """A secret is random and long, so a plain digest cannot be turned back."""
+    """Digest a secret, which is random and long, so a plain digest cannot be turned back."""
     return hashlib.sha256(secret.encode()).hexdigest()

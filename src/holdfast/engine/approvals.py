@@ -162,7 +162,7 @@ class ApprovalCall(Call):
         return given
 
     def _take(self, decision: dict[str, Any]) -> None:
-        """The decision was made when the run was forked: nobody is asked."""
+        """Take the decision that was given when the run was forked: nobody is asked."""
         pen = self.attempt.pen
         data = self._about(expires_ms=None, remind_ms=None, whole=True, replaced=True)
         pen.record("approval.asked", self.key, data, self._shown)
@@ -184,7 +184,7 @@ class ApprovalCall(Call):
     # While it is in memory
 
     def _watch(self, asked: Event) -> None:
-        """The question is there: wait for a person, the next reminder, the end of its time.
+        """Wait for a person, the next reminder, or the end of the question's time.
 
         How long that is was written when it was asked; the code may say something else by now.
         """

@@ -252,7 +252,7 @@ class Attempt:
         return call
 
     def enter(self, call: Call | None) -> Generator[Any, Any, None]:
-        """A verb is awaited: refused if the run is leaving, and a divergence if it should have been `restore` (None)."""
+        """Enter a verb: refused if the run is leaving, and a divergence if it should have been `restore` (None)."""
         if call is not None and not self.life.closing:
             self.kept.ask()
             if self.journal.awaits_restore:
@@ -296,7 +296,7 @@ class Attempt:
             _here.reset(token)
 
     def begin_asked(self) -> None:
-        """A reason to hold the run back is over: what was asked meanwhile begins."""
+        """Begin calls that were made while a reason, which is over now, held the run back."""
         for call in list(self.calls.values()):
             if self.life.live and not call.begun and not call.withdrawn and self._may_begin(call):
                 self._begin(call)
@@ -333,7 +333,7 @@ class Attempt:
         return event
 
     def withdraw(self, call: Call) -> None:
-        """The waiter is gone. Before the outcome is numbered this stops the call; afterwards it changes nothing."""
+        """Stop a call whose waiter is gone, if its outcome has no number yet; afterwards this changes nothing."""
         if self.life.closing or call.settled or call.withdrawn:
             return
         call.withdrawn = True
@@ -423,7 +423,7 @@ class Attempt:
         self.tasks.stir()
 
     def saw_step(self, event: Event) -> None:
-        """The outcome of a step is delivered: what is left of budgets is known, and that the step was made."""
+        """Note the delivered outcome of a step: what is left of budgets is known, and that the step was made."""
         means = event.data.get("left")
         if means is not None:
             self.kept.has_left(means)
@@ -431,7 +431,7 @@ class Attempt:
             guard.saw(event)
 
     def pass_over(self) -> None:
-        """The agent has ended: recorded outcomes that nobody waited for any more the first time are through as well."""
+        """Pass over recorded outcomes that no task waited for any more the first time: the agent has ended."""
         while (event := self.journal.next()) is not None:
             call = self.calls.get(event.key or "")
             if not KINDS[event.kind].arrives and (call is None or not call.withdrawn):
@@ -493,7 +493,7 @@ class Attempt:
     # journal. It is never raised into the agent, which could catch it and act upon it.
 
     def diverge(self, divergence: Divergence, found: str) -> None:
-        """The code does not fit its journal."""
+        """Pause the run, because the code does not fit its journal."""
         self.life.diverges(divergence, found)
         self.pause(f"NondeterminismError: {divergence.told(self.run.id, found)}")
 
@@ -529,7 +529,7 @@ class Attempt:
         return f"; it now calls {', '.join(told)}{more}, which the journal does not have" if told else ""
 
     def requested(self, signal: Signal) -> None:
-        """The run is to pause, to go on or to stop."""
+        """Pass on a request that the run pause, go on or stop."""
         self.control.requested(signal)
 
     # Leaving
@@ -562,7 +562,7 @@ class Attempt:
     # Facts
 
     def renamed(self) -> None:
-        """The run has other names from here on."""
+        """Forget the names of the run, which has other ones from here on."""
         self._facts = None
 
     def facts(self) -> RunFacts:

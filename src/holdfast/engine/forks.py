@@ -99,7 +99,7 @@ class Former:
                 self._done[done.key] = done
 
     def settled(self) -> None:
-        """All is learnt: what was done can be found by its input too, because the code may come to it by another way now."""
+        """Index what was done by its input too, once all is learnt: the code may come to it by another way now."""
         for found, done in ((self._alike, self._done), (self._born, self.children)):
             found.update({(each.data.get("name", ""), each.data.get("digest", "")): each for each in done.values()})
 
@@ -210,7 +210,7 @@ def _left(left: dict[str, list[Event]]) -> Iterable[Event]:
 
 
 def arrive(attempt: Attempt, forked: Event) -> None:
-    """The run is one of its own from here on."""
+    """Make the run one of its own from here on."""
     become(attempt, forked.data)
     attempt.inbox.mailbox.stand_in(forked.data.get("children", {}))
 

@@ -53,7 +53,7 @@ class Mailbox:
             self._box(topic).append(event)
 
     def child_ended(self, event: Event) -> None:
-        """A child has ended."""
+        """Give the end of a child to its waiters."""
         child: str = event.data["child"]
         if self.stand_ins:
             child = next((known for known, own in self.stand_ins.items() if own == child), child)
@@ -66,13 +66,13 @@ class Mailbox:
         self.stand_ins = self.stand_ins | children
 
     def decision(self, event: Event) -> None:
-        """A question has its answer, or its time is over."""
+        """Give the end of a question, by an answer or by time, to its waiters."""
         self.decided[event.data["approval"]] = event
         while self.wake_one("approval", event.data["approval"], event):
             pass
 
     def said(self, event: Event) -> None:
-        """A person has said something to a question without deciding it."""
+        """Keep what a person said to a question without deciding it."""
         self._said.setdefault(event.data["approval"], []).append(event)
         if event.data["approval"] in self.hearers:
             self.hearers[event.data["approval"]]()
@@ -209,7 +209,7 @@ class Inbox:
         self._pen.record(signal.kind, None, data, signal.value, inbox_seen=signal.position)
 
     def look_at_each(self) -> None:
-        """The run was asked to stop: the store puts nothing into its journal by itself any more."""
+        """Look at each signal, because the run was asked to stop: the store puts none into the journal by itself."""
         self._singly = True
 
     def take_signals(self) -> Sequence[Signal]:

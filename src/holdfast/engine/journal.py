@@ -137,13 +137,13 @@ class Journal:
         return self.ready[0] if self.ready else None
 
     def land(self, event: Event) -> None:
-        """An outcome is durable, and waits for its turn."""
+        """Queue an outcome that is durable, and waits for its turn."""
         if self.ready is None:
             self.ready = deque()
         self.ready.append(event)
 
     def move_on(self) -> None:
-        """The next outcome was delivered."""
+        """Pass the next outcome, which was delivered."""
         if self.turn < len(self.outcomes):
             self.turn += 1
         else:
@@ -156,7 +156,7 @@ class Journal:
         self.time = max(self.time, event.at)
 
     def passes(self, key: str) -> None:
-        """The code goes on from the outcome of this call without making it."""
+        """Note that the code goes on from the outcome of this call without making it."""
         self.unclaimed.pop(key, None)
         self.unasked.pop(key, None)
 

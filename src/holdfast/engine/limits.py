@@ -151,7 +151,7 @@ class Passage:
             wait_ms = min(wait_ms * 1.5, _LAST_LOOK_MS)
 
     def leave(self) -> None:
-        """The body has ended: its slot is free once the store knows. If we die before, it is free all the same."""
+        """Free the slot of a body that has ended, once the store knows. If we die before, it is free all the same."""
         attempt, key = self._call.attempt, self._lane.limit_key
         if not self._inside or key is None or attempt.life.closing:
             return

@@ -304,7 +304,7 @@ class Tasks:
         self.given_up = True
 
     def refused(self, verb: str) -> Durable[Any]:
-        """A verb is called while the run leaves memory: the first hundred times it raises `Suspended`, then it never ends.
+        """Refuse a verb while the run leaves memory: the first hundred times it raises `Suspended`, then it never ends.
 
         Code that swallows the refusals and goes on is put to sleep for ever that way: it must not spin the loop.
         """
@@ -344,7 +344,7 @@ class Tasks:
         self.hops += 1
 
     def asked(self) -> None:
-        """A call was asked for: the run has not settled."""
+        """Note that a call was made: the run has not settled."""
         self.activity += 1
 
     def swept(self) -> None:
@@ -352,21 +352,21 @@ class Tasks:
         self.dusty = False
 
     def rest(self) -> None:
-        """The only task there is waits at the gate."""
+        """Note that the only task there is waits at the gate."""
         self.resting = True
 
     def settle(self) -> bool:
-        """All of the run has been seen to wait, and nothing is left to deliver. True if the agent has ended, and all it started."""
+        """Note that all of the run waits, with nothing left to deliver. True if the agent has ended, and all it started."""
         self.resting = self.settled = True
         return not self.alive and self.root is not None
 
     def stir(self) -> None:
-        """An outcome is delivered: the run moves."""
+        """Note that the run moves: an outcome is delivered."""
         self.resting = self.settled = False
         self.activity += 1
 
     def stirs(self, task: Stirring) -> None:
-        """A task of a resting run is stepped. If the run has settled, it was not the gate that moved it."""
+        """Note that a task of a resting run is stepped. If the run has settled, it was not the gate that moved it."""
         if self.settled:
             self.owner.stirred(task.scope, task)
         self.resting = False
@@ -381,7 +381,7 @@ class Tasks:
         self.ticked_s = max(self.ticked_s, when_s)
 
     def restart_time(self) -> None:
-        """A new era begins."""
+        """Restart the loop's time: a new era begins."""
         self.ticked_s = 0.0
 
     def go_on_forever(self) -> None:
@@ -625,7 +625,7 @@ class Generators:
         self._homes[number] = weakref.ref(generator, lambda _: self._dies(number)), place
 
     def _dies(self, number: int) -> None:
-        """A generator is about to be collected; if it was left in the middle, `last` is called right after this, and else never."""
+        """Forget a generator that is about to be collected; `last` is called right after this if it was left in the middle."""
         home = self._homes.get(number)
         if home is not None and not self._loop.is_closed():
             self._soon(self._forget, number, home)

@@ -204,7 +204,7 @@ class Recorder:
         append.blobs = blobs or None
 
     def claimed(self, event: Event) -> None:
-        """The claim of this attempt has written an event."""
+        """Count an event that the claim of this attempt has written."""
         self.new_outcomes += event.kind in OUTCOMES
         if self._heard is not None:
             self._heard(event)
@@ -242,7 +242,7 @@ class Recorder:
     # What the store itself puts into the journal
 
     def expect(self) -> None:
-        """The next numbers are the store's: what is recorded from now on waits until it is known how many it took."""
+        """Leave the next numbers to the store: records wait from now on until it is known how many it took."""
         assert self._held is None
         self._held = []
         self.unacked += 1
@@ -307,7 +307,7 @@ class Recorder:
         self.next_seq -= count
 
     def let_go(self, *, lost: bool = False) -> None:
-        """The transaction is over: what is still kept back is written now. `lost`: nothing of it may be."""
+        """Write what is still kept back: the transaction is over. `lost`: nothing of it may be written."""
         held, self._held = self._held or [], None
         self.unacked -= len(held)
         if not lost:

@@ -84,7 +84,7 @@ class Freed:
                 del self._waiting[key]
 
     def tell(self, key: str) -> None:
-        """A slot of this key was left."""
+        """Tell the first waiter that a slot of this key was left."""
         for over in self._waiting.get(key, ()):
             if not over.done():
                 over.set_result(None)

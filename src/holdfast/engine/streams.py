@@ -117,7 +117,7 @@ class Streams:
         return tail
 
     def begin(self, tail: Tail, key: str, attempt: int, void: Reason | None) -> None:
-        """A text begins here; `void` says why the one before it is void, if it is."""
+        """Begin a text here; `void` says why the one before it is void, if it is."""
         tail.began, tail.key, tail.attempt, tail.parts = tail.position, key, attempt, []
         if void is not None:
             self.mark(tail, "restart", void)
@@ -152,7 +152,7 @@ class Streams:
         return Piece(tail.name, tail.position, tail.kind, tail.key, tail.attempt, tail.began, tail.reason)
 
     def end(self, tail: Tail) -> None:
-        """The text is whole; readers hear so at once, unless they have heard it."""
+        """End a text that is whole; readers hear so at once, unless they have heard it."""
         if tail.kind != "end" or tail.reason is not None:
             self.mark(tail, "end", None)
             self._outflow.flush()
@@ -178,18 +178,18 @@ class Streams:
         self._reasons[key] = "timeout" if isinstance(error, StepTimeout) else "failed"
 
     def broke_off(self, key: str) -> None:
-        """Another attempt comes later, perhaps in another life: it should know why."""
+        """Mark where the streams broke off, and why: another attempt comes later, perhaps in another life."""
         for tail in self._of(key):
             if tail.kind not in ("break", "end"):
                 self.mark(tail, "break", self._reason(tail))
 
     async def recall(self, key: str) -> None:
-        """A call is about to fail: what it wrote in earlier lives is needed now."""
+        """Read what a call wrote in earlier lives: it is needed because the call is about to fail."""
         for tail in self._of(key):
             await self.salvage(tail, key)
 
     def failed(self, key: str) -> dict[str, Written]:
-        """A call has failed for good: where its last texts are, for the journal."""
+        """Return where the last texts of a call are that has failed for good, for the journal."""
         partial: dict[str, Written] = {}
         for tail in self._of(key):
             if tail.parts:
@@ -199,7 +199,7 @@ class Streams:
         return partial
 
     def over(self, key: str, *, well: bool = True, reason: Reason | None = None) -> None:
-        """A call has an outcome: its streams end, and others may have them."""
+        """End the streams of a call that has an outcome; other calls may have them."""
         names = self._of_call.pop(key, None)
         if names is None:
             return

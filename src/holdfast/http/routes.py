@@ -33,7 +33,7 @@ class Nothing(Input):
 
 
 def _moment(given: Any) -> Any:
-    """A date alone is its midnight in UTC; a time without a zone names no moment."""
+    """Read a moment: a date alone is its midnight in UTC; a time without a zone names no moment."""
     if not isinstance(given, str):
         return given  # seconds since 1970, or nothing that is a time
     try:

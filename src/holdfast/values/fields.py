@@ -202,7 +202,7 @@ def has_own_validator(annotation: Any) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _aliases(kind: Any) -> dict[str, str]:
-    """Map other names under which fields may be given."""
+    """Map the other names under which fields may be given to the fields."""
     found: dict[str, str] = {}
     fields = getattr(kind, "model_fields", None) or getattr(kind, "__pydantic_fields__", None) or {}
     for name, field in fields.items():

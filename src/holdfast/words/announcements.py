@@ -287,7 +287,7 @@ def _is_long(value: Any) -> bool:
 
 
 def _comparable(value: Any) -> Any:
-    """A whole number is one however it was written: 7.0 is 7."""
+    """Make a whole number one however it was written: 7.0 is 7."""
     return int(value) if type(value) is float and value.is_integer() and abs(value) < _EXACT else value
 
 

@@ -303,7 +303,7 @@ class Bill:
         self._since = NOTHING
 
     def let_in(self, purses: Sequence[Purse], ledger: Ledger) -> None:
-        """A body may begin."""
+        """Note that a body may begin, under these budgets."""
         self.purses, self._ledger, self._since = purses, ledger, ledger.total
 
     def left(self, now: int) -> dict[str, Any]:
@@ -329,7 +329,7 @@ class Bill:
         return data
 
     def take_back(self) -> None:
-        """The event was not written: another one will say it."""
+        """Take back what an event said that was not written: another one will say it."""
         self._said, self.bodies = self._before
 
 

@@ -90,7 +90,7 @@ class Measures:
             self.late.add(late_s)
 
     def deliver(self, trigger: str, how: str, after_s: float | None) -> None:
-        """A delivery was mapped and applied, so long after it came; or it failed."""
+        """Count a delivery that was mapped and applied, so long after it came; or that failed."""
         self.deliveries[trigger, how] += 1
         if after_s is not None:
             self.delivered.add(after_s)

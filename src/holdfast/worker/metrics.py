@@ -34,7 +34,7 @@ class StoreSight:
     deliveries: Sequence[Tally] = field(default=(), kw_only=True)
 
     def backlog(self) -> dict[str, list[Census]]:
-        """By queue: what is due and not taken. The default queue is always there: no backlog is 0, not nothing."""
+        """Return what is due and not taken, by queue. The default queue is always in it: no backlog is 0, not a gap."""
         if self.census is None:
             return {}
         found: dict[str, list[Census]] = {"default": []}

@@ -308,7 +308,7 @@ class Ground:
             await self._until_told()
 
     def evict(self) -> None:
-        """The workflow is about to be taken out of memory, in this activation."""
+        """Note that the workflow is about to be taken out of memory, in this activation."""
         self.evicted = True
         self._slices.end()
 
@@ -825,7 +825,7 @@ class Ground:
                 _ = self.loop.create_task(self._move_on())
 
     def _forget(self, checkpoint: Event) -> None:
-        """A checkpoint is taken: of what was before only what it names is carried on."""
+        """Forget all events before a checkpoint, except the ones that it names."""
         named = {*checkpoint.data.get("chain", ())}
         ranges = checkpoint.data.get("waiting", ())
         events = self.state.events
@@ -848,7 +848,7 @@ class Ground:
         return full or events > stayed[0] + longest or content > stayed[1] + _GROWN_BYTES
 
     async def _move_on(self) -> None:
-        """The history is long: stop where no body runs, as a worker does that gives a run back."""
+        """Stop where no body runs, because the history is long, as a worker does that gives a run back."""
         carried = self.carried
         while carried is None:
             await asyncio.sleep(0)
@@ -988,7 +988,7 @@ class Ground:
         return True
 
     async def trust(self) -> None:
-        """A run on Temporal has no lease: only one workflow task of it can be completed."""
+        """Do nothing: a run on Temporal has no lease, because only one workflow task of it can be completed."""
 
     def keep(self, stray: asyncio.Task[Any]) -> None:
         self.house.strays.append(stray)

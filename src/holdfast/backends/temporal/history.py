@@ -90,7 +90,7 @@ def is_new(row: RunRow) -> bool:
 
 
 async def _judge(client: Client, row: RunRow, execution: WorkflowExecution) -> None:
-    """An execution has ended without a word of the engine's: somebody ended it, or it ran into a limit of the server's."""
+    """Tell the end of an execution that the engine did not end: a person did, or it ran into a limit of the server's."""
     assert execution.status is not None
     how, ended = execution.status.name.lower().replace("_", " "), execution.close_time
     row.finished_at = None if ended is None else int(ended.timestamp() * 1000)

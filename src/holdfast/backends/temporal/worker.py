@@ -148,7 +148,7 @@ class TemporalWorker:
             self._poll(queue, spec)
 
     async def _publish(self) -> None:
-        """Each agent that is served has a workflow that nobody carries out: its memo says how the agent is called."""
+        """Start a workflow for each served agent; no worker carries it out, and its memo says how to call the agent."""
         for spec in self._specs():
             named = spec.name if spec.version is None else f"{spec.name}@{spec.version}"
             memo = {"Holdfast": {"agent": spec.name, "version": spec.version, "schema": schema_of(spec),

@@ -81,7 +81,7 @@ _MISTAKES: Final = (UserError, AssertionError, AttributeError, NameError, NotImp
 
 
 def _may_pass(error: Exception) -> bool:
-    """A mistake in the code is the same next time; so is a request that is not allowed, as in tests."""
+    """May another try succeed? A mistake in the code is the same next time; so is a forbidden request, as in tests."""
     mistake = isinstance(error, _MISTAKES) or (
         type(error) is RuntimeError and not framework_models.ALLOW_MODEL_REQUESTS
     )
