@@ -61,7 +61,7 @@ async def answered(hf: Client, question: Approval | str, text: str, by: Actor, n
 
 
 def is_at_terminal() -> bool:
-    """Is there somebody to ask?"""
+    """Is there a person to ask?"""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -274,7 +274,7 @@ class Offers:
                 await looking
 
     async def _until_over(self, watch: Watch, question: Approval, over: asyncio.Event) -> None:
-        """Wait until the question is not open any more, or somebody wants to stop."""
+        """Wait until the question is not open any more, or the user wants to stop."""
         while not self._stop.asked.is_set():
             if all(each.id != question.id for each in await watch.hf.approvals(run=question.run)):
                 say("It was decided elsewhere, or nobody waits for it any more.", "yellow")

@@ -105,7 +105,7 @@ async def _print_stream(
 
 
 async def _until(chunks: AsyncIterator[Chunk], stop: Stop) -> AsyncIterator[Chunk]:
-    """Pass on the chunks that come before somebody stops us, or nobody reads any more."""
+    """Pass on the chunks that come before the user stops us, or the reader is gone."""
     asked: asyncio.Future[Any] = asyncio.ensure_future(stop.asked.wait())
     coming: asyncio.Future[Any] = asyncio.ensure_future(anext(chunks))
     try:

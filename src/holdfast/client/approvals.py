@@ -229,7 +229,7 @@ class Room:
         return made
 
     def note(self, text: str) -> str:
-        """Cut what somebody wrote beside a decision, if there is no room."""
+        """Cut what a person wrote beside a decision, if there is no room."""
         return text if self._takes(text) else cut(text, _BEGINNING)
 
     def _takes(self, text: str | None) -> bool:
@@ -532,7 +532,7 @@ class Questions(Base):
     async def _said(
         self, found: ApprovalRow, write: Coroutine[Any, Any, ApprovalRow], ballot: Ballot, tried: str
     ) -> ApprovalRow:
-        """Do what somebody says to a question. The audit has also what was refused."""
+        """Do what a person says to a question. The audit has also what was refused."""
         try:
             return await self._written(write, _look(found))
         except (NotAllowed, Stale) as refused:

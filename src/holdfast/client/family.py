@@ -95,7 +95,7 @@ async def _shared(hf: Client, fork: str, above: Account, below: dict[str | None,
 
 
 async def _told(hf: Client, row: RunRow, events: list[Event]) -> list[Event]:
-    """Date the events that came from outside by when somebody did it: a worker may have taken them much later."""
+    """Date the events that came from outside by when a person did it: a worker may have taken them much later."""
     came: dict[tuple[str, str], list[int]] = {}
     for signal in await hf.store.whole_inbox(row.id) if row.inbox_seen else ():
         data = signal.recorded() or {}
@@ -108,7 +108,7 @@ async def _told(hf: Client, row: RunRow, events: list[Event]) -> list[Event]:
 
 
 def _done_at(signal: Signal, data: dict[str, Any]) -> int:
-    """Say when somebody did it: what was decided in a bundle was sent when that was imported, or looked at."""
+    """Say when a person did it: what was decided in a bundle was sent when that was imported, or looked at."""
     at = data.get("at") if signal.kind.startswith("approval.") else None
     return at if type(at) is int else signal.sent_at
 

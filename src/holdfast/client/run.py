@@ -1048,7 +1048,7 @@ class Run(Generic[R_co]):
 
 
 def _needs(row: RunRow, asked: Sequence[Approval]) -> str | None:
-    """Say what somebody must do for a run to go on, and how; None if it goes on by itself."""
+    """Say what a person must do for a run to go on, and how; None if it goes on by itself."""
     if asked:
         first = asked[0]
         where = "" if first.run == row.id else f", of run {first.run!r}"
@@ -1079,7 +1079,7 @@ def _needs(row: RunRow, asked: Sequence[Approval]) -> str | None:
 
 
 def _because(row: RunRow) -> str:
-    """Say why a run that has ended will not do what somebody waits for; nothing if it simply returned."""
+    """Say why a run that has ended will not do what a caller waits for; nothing if it simply returned."""
     why = error_line(json.loads(row.error)) if row.error else row.reason
     return f": {why}" if why else ""
 

@@ -43,7 +43,7 @@ class Asking(Protocol):
         """Begin what was asked for while it was held back."""
 
     def all_begun(self) -> bool:
-        """Has all that was asked for begun, but for what waits for a conversation?"""
+        """Has every call begun, except calls that wait for a conversation?"""
         ...
 
 

@@ -615,7 +615,7 @@ class Generators:
         self._homes: dict[int, tuple[Any, Place]] = {}
 
     def first(self, generator: Any) -> None:
-        """A generator is iterated for the first time. One of a run is ours alone, also when the loop is shut down."""
+        """Note the first iteration of a generator. A run's generator is ours alone, also when the loop is shut down."""
         place: Any = here()
         if not getattr(place, "is_scope", False):
             self._homes.pop(id(generator), None)  # of one that was at the same address

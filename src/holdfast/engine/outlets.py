@@ -49,7 +49,7 @@ def _closing(key: str) -> str:
 
 
 class OpenCall(Call):
-    """Begins a block of a stream: has it for this call, or finds that somebody else has it."""
+    """Begins a block of a stream: has it for this call, or finds that another call has it."""
 
     of = "stream"
     __slots__ = ("_outlet",)

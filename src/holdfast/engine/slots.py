@@ -37,7 +37,7 @@ class LateTurns:
         every_ms: int,
         at: int,
     ) -> asyncio.Future[None]:
-        """A turn is used at this time; returns when that is written. `keep` holds on to the task that writes it."""
+        """Note the use of a turn at this time; the future is done once it is written. `keep` holds the writing task."""
         loop, which, stretch = asyncio.get_running_loop(), (key, every_ms), stretch_us(turn.place, every_ms)
         began, written = self._waiting.setdefault(which, ({}, loop.create_future()))
         began[stretch] = max(began.get(stretch, 0), at * 1000)

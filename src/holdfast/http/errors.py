@@ -130,7 +130,7 @@ def answer(error: Exception, store: str = "") -> Response:
 
 
 def _message(error: HoldfastError, store: str) -> str:
-    """Say what an error says but for where the store is; what only the log may say is there."""
+    """Say what an error says, without where the store is; what only the log may say is there."""
     if isinstance(error, errors.StoreUnavailable):
         _log.warning("a request needed the store in vain: %s", error)
         if error.told:

@@ -152,7 +152,7 @@ class Quarantine:
                 self._home.call_soon_threadsafe(self._gone.set)
 
     def _tidy(self) -> None:
-        """End what is left on the loop, as `asyncio.run` does, but for threads: nobody waits for those."""
+        """End what is left on the loop, as `asyncio.run` does, except threads: nothing waits for those."""
         tasks = asyncio.all_tasks(self._loop)
         for task in tasks:
             task.cancel()

@@ -175,7 +175,7 @@ class _Record:
 
 
 class _Patience(SystemClock):
-    """The computer's clock, but for graces: here nobody waits for raw I/O for minutes."""
+    """The computer's clock, except for graces: here nothing waits for raw I/O for minutes."""
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s

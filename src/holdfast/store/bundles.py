@@ -1091,7 +1091,7 @@ def membership(asked: ApprovalRow, by: str, error: Exception) -> str:
 class Import:
     """Put a family into this store. `ballots`: what people decided in the file; `without`: places of ballots left out.
 
-    Locks nothing that another transaction could wait for it with: all rows are new, but for what is left of a run that comes back.
+    Locks nothing that another transaction could wait for it with: all rows are new, except what is left of a run that comes back.
     """
 
     manifest: Manifest

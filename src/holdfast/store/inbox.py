@@ -86,7 +86,7 @@ def inbox(run: str, after: int, limit: int) -> Asking[list[Signal]]:
 
 
 def whole_inbox(run: str) -> Asking[list[tuple[Any, ...]]]:
-    """Read the rows of all that ever came to a run, as they were before messages left its inbox, but for their texts."""
+    """Read the rows of all that ever came to a run, as they were before messages left its inbox, without their texts."""
     found = yield from rows("whole_inbox", run=run)
     left = unpacked((yield from rows("remnants", run=run)))
     there = {position for position, *_ in found}

@@ -65,7 +65,7 @@ class Parameter:
         return _is_fixed(self.default)
 
     def left(self) -> str | None:
-        """The text of the default as it is now, because it may be an object that somebody changes."""
+        """Return the text of the default as it is now, because it may be an object that code changes."""
         if self.fixed or self.default_whole is None:
             return self.default_whole
         return (self.declared or self.shape).text(self.default, self.name, argument=True)

@@ -813,7 +813,7 @@ class _Life:
         return [task]
 
     def _stop(self) -> list[asyncio.Task[Any]]:
-        """End all waiting, but for steps."""
+        """End all waiting, except for steps."""
         stopped = [*self._waiting.values(), *self._stop_hearing()]
         if self._timer is not None:
             stopped.append(self._timer)

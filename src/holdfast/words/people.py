@@ -128,7 +128,7 @@ def writable(text: str) -> str:
 
 
 def passed_on(delegations: str) -> list[tuple[str, str]]:
-    """Pairs of names: each passed a question on to the other, in order."""
+    """Return pairs of names: the first passed a question on to the second, in order."""
     return [(each["by"], each["to"]) for each in json.loads(delegations)]
 
 
@@ -156,7 +156,7 @@ def may_decide(actor: Actor, recipients: Sequence[str], passed: Sequence[tuple[s
 
 
 def starters(by: str, via: str | None) -> list[str]:
-    """The names of the person who started a run: as given, and as the computer knows the user of its command line."""
+    """Return the names of a run's starter: as given, and as the computer knows the user of its command line."""
     user = (via or "").partition(_TERMINAL)[2]
     return [by, user] if user not in ("", by) else [by]
 
@@ -178,10 +178,10 @@ def needed(needs: str, digest: str) -> int | None:
 
 
 def votes_for(votes: Sequence[dict[str, Any]], digest: str) -> list[dict[str, Any]]:
-    """Votes on the value with this digest, and not on what was there before somebody edited it."""
+    """Return the votes on the value with this digest, and not on the value before a person edited it."""
     return [vote for vote in votes if vote["digest"] == digest]
 
 
 def agreeing(votes: Sequence[dict[str, Any]], digest: str) -> set[str]:
-    """Names of the people who have said yes to the value with this digest."""
+    """Return the names of the people who have said yes to the value with this digest."""
     return {vote["by"] for vote in votes_for(votes, digest) if vote["yes"]}

@@ -56,7 +56,7 @@ class Pulse(Generic[T]):
         self._thread.start()
 
     def hurry(self) -> None:
-        """Beat now: somebody waits to be told."""
+        """Beat now: a task waits to be told."""
         self._wake.set()
 
     def stop(self) -> None:

@@ -1,8 +1,8 @@
 """Measures of one worker: plain numbers, counted where things happen and read by metrics and health checks.
 
-Nothing here is global and nothing needs a library, so counting costs a few additions. Everything is changed on the worker's
-loop, but for commits, which the store's writer tells one at a time, and heartbeats and hangs, which have one thread each.
-Reading needs no lock: each number is read whole, and two of them may be a moment apart.
+Nothing here is global and nothing needs a library, so counting costs a few additions. Everything is changed on the
+worker's loop, except commits, which the store's writer tells one at a time, and heartbeats and hangs, which have one
+thread each. Reading needs no lock: each number is read whole, and two of them may be a moment apart.
 """
 
 from __future__ import annotations

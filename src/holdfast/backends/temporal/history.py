@@ -186,7 +186,7 @@ async def since(client: Client, described: WorkflowExecutionDescription, seq: in
 
 
 async def is_pausing(client: Client, described: WorkflowExecutionDescription) -> bool:
-    """Has somebody asked the run to pause, last of all? A worker may not have taken that up yet, or be about to carry it out."""
+    """Was the run asked to pause, last of all? A worker may not have taken that up yet, or be about to carry it out."""
     asked = _reversed(client, described.id, described.run_id)
     while True:
         page = await client.workflow_service.get_workflow_execution_history_reverse(asked)

@@ -7,7 +7,7 @@ budgets (`budgets.py`). Bodies write into streams from wherever they run.
 A run on Temporal has a row in the side, because streams, journals and budgets belong to rows: one that is 'moved', so that nothing
 carries it on there.
 
-Everything is idempotent or fenced, but for turns of rates: one that is taken twice, because the first answer was lost, makes the
+Everything is idempotent or fenced, except turns of rates: one that is taken twice, because the first answer was lost, makes the
 others later and none earlier. A writer knows where it found the stream, and writes there or not at all: of two bodies of one
 step, of which one is believed to be gone, one gets no further. Rows that are there already under a writer's own mark are its own.
 """

@@ -874,7 +874,7 @@ class TemporalStore(Moves):
                 await self.side._submit(lambda tx: use_link(tx, via), journal=False)  # which says so
 
     async def _use_link(self, via: str) -> None:
-        """Note that somebody has decided by a link: behind the deed, because a cluster has no transaction with it."""
+        """Note that a person has decided by a link: behind the deed, because a cluster has no transaction with it."""
         assert self.side is not None
         with contextlib.suppress(AlreadyDecided):
             await self.side._submit(lambda tx: use_link(tx, via), journal=False)
