@@ -92,7 +92,7 @@ class Desk:
 
 
 class _Open:
-    """Open calls: the call that writes a stream which has not ended, whichever call that is."""
+    """A container of all calls: the writer of a stream that has not ended counts as open, whichever call it is."""
 
     def __contains__(self, key: object) -> bool:
         return True

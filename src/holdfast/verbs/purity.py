@@ -289,7 +289,7 @@ def _is_set(code: CodeType, name: str) -> bool:
 
 
 def _attribute(value: Any, name: str) -> Any:
-    """An attribute of a module, a class, or an object of a class of the user's, found without running any code of his.
+    """An attribute of a module, a class, or an object of a class of the user's, found without running its code.
 
     Only our own module makes its attributes when they are asked for.
     """

@@ -1,4 +1,4 @@
-"""A flag that tasks can wait for: an `asyncio.Event` that costs nothing until somebody waits.
+"""A flag that tasks can wait for: an `asyncio.Event` that costs nothing until a task waits.
 
 A run has several, and nearly always nobody waits for any of them.
 """
