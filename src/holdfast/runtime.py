@@ -93,7 +93,7 @@ class Folding:
     fn: Callable[[Any, Any], Any]
     state: Shape
     first: Any  # the state to begin with, or `NO_DEFAULT`
-    events: Any  # the shape of those that come from outside; it has their types, `members`
+    events: Any  # the shape of events from outside; it has their types, `members`
     takes_outcomes: bool  # an outcome of a command is one of its events
     every: int  # events between two checkpoints, at least
     migrate: Migrate | None
@@ -141,7 +141,7 @@ class Question:
     default: object
     remind_ms: int | None
     given_schema: dict[str, Any] | None = None  # of what may be edited, if its type does not tell
-    not_by_starter: bool = False  # who started the run may not decide
+    not_by_starter: bool = False  # the starter of the run may not decide
 
     @property
     def verb(self) -> str:
@@ -594,7 +594,7 @@ CALLERS: Final[set[CodeType]] = {asyncio.Handle._run.__code__}  # noqa: SLF001
 
 
 def here() -> Runtime | StepContext | None:
-    """Where the running code is: in an agent, in a step, or in neither."""
+    """Return the place of the running code: the runtime of an agent, the context of a step, or None."""
     place = _here.get(UNSET)
     if place is UNSET:
         return around()

@@ -260,7 +260,7 @@ class Run(Generic[R_co]):
 
         Args:
             reason: Why.
-            by: Who pauses it.
+            by: The person who pauses it.
             family: With False only this run is paused.
             now: Stop bodies that are running, instead of letting them end; they are in doubt, as after a crash.
 
@@ -277,7 +277,7 @@ class Run(Generic[R_co]):
 
         Args:
             reason: Why.
-            by: Who cancels it.
+            by: The person who cancels it.
             grace: How long the agent may tidy up.
 
         Raises:
@@ -313,12 +313,12 @@ class Run(Generic[R_co]):
                 which is then made again; or "checkpoint", to go on from the last one. Unless given: the end of what there is,
                 or before its failure.
             replace: What calls get instead of what they would do, by their keys. For a step it is the result, for a question
-                true, false or the answer. `"arguments"` has the arguments to change, by name; `"message:12"` is sent in the place
-                of the message of event 12. The point is then before the first of these.
+                true, false or the answer. `"arguments"` has the arguments to change, by name; `"message:12"` is sent
+                instead of the message of event 12. The point is then before the first of these.
             effects: What happens to steps that this run did behind the point: "ask" a person, "new" does them again with new
                 idempotency keys, "refuse" fails them. Steps that only read (`@step(effects=False)`) always run.
             id: The id of the fork; random unless given. The same request with the same id is the same fork.
-            by: Who forks it.
+            by: The person who forks it.
 
         Raises:
             BadArguments: There is no such event or call, or a value cannot be used.
@@ -348,9 +348,10 @@ class Run(Generic[R_co]):
         Failed children are retried with it, unless the agent had dealt with their failure before. A paused run is resumed.
 
         Args:
-            by: Who retries it.
-            budget: In place of the run's own; what was spent is spent.
-            at: An earlier point to go on from, as for `fork`. What came after it is dropped, and stays in the history so marked.
+            by: The person who retries it.
+            budget: Replaces the run's own; what was spent is spent.
+            at: An earlier point to go on from, as for `fork`. Work asked for after it is dropped, and stays in the history
+                so marked.
             effects: What happens then to steps that were done behind that point, as for `fork`. They keep their idempotency keys
                 unless it is "new".
 
@@ -388,7 +389,7 @@ class Run(Generic[R_co]):
             keys: The folder of keys; `Keys` says which it is unless given.
             now: Of a move: stop bodies that are running, instead of letting them end; they are in doubt, as after a crash.
             timeout: Of a move: how long to wait until bodies have ended.
-            by: Who exports it.
+            by: The person who exports it.
 
         Raises:
             BadArguments: It is not a root run, there is no key, or the file is there already.
@@ -414,7 +415,7 @@ class Run(Generic[R_co]):
             receipt: The receipt of the destination, as `hf.import_run(receipt=...)` writes it and `run.move_receipt()` gives it,
                 or its file. It must be of this very move, and signed by a key that is trusted here for bundles.
             keys: The folder of keys; `Keys` says which it is unless given.
-            by: Who confirms it.
+            by: The person who confirms it.
 
         Raises:
             BadBundle: It is no receipt, not signed by anybody who is trusted, or of another move. Nothing was changed.
@@ -439,7 +440,7 @@ class Run(Generic[R_co]):
 
         Args:
             force: You know that its bundle was not imported there, and never will be: else two stores go on with it.
-            by: Who takes it back.
+            by: The person who takes it back.
 
         Raises:
             BadArguments: `force` is not given.
@@ -599,7 +600,7 @@ class Transcript(Generic[T]):
     id: str
 
     def info(self) -> ConversationInfo | None:
-        """Tell how long it is and who has it; None if nobody ever entered it."""
+        """Tell how long it is and which run has it; None if no run ever entered it."""
 
     def messages(self, *, last: int | None = ..., after: int = ..., limit: int | None = ...) -> list[Message[T]]:
         """Read what was said, oldest first: all of it, the `last` few, or up to `limit` after the first `after`.
@@ -986,7 +987,7 @@ class Client:
         cost: float | None = ...,
         attempt: int | None = ...,
     ) -> RunCounts:
-        """Count the runs that fit, by state, and those that need a person. The filters are those of `runs`.
+        """Count the runs that fit, by state, and the runs that need a person. The filters are those of `runs`.
 
         It is quick however many have ended: of more than 100,000 that ended in one way, or 20,000 with a filter, only so many are
         counted, and the answer says that it is not exact.
@@ -1008,7 +1009,7 @@ class Client:
         """
 
     def fleet(self) -> Fleet:
-        """Look at the workers, those that were lost lately, queues, rates, missing versions, the last hour and the store.
+        """Look at the workers, workers lost lately, queues, rates, missing versions, the last hour and the store.
 
         What workers say of themselves is as old as their last heartbeat, and numbers of a minute come when it is over.
         """
@@ -1025,7 +1026,7 @@ class Client:
         before: int | None = ...,
         limit: int = ...,
     ) -> list[Deed]:
-        """List who did what, the newest first; of a root run, to all runs below it too.
+        """List the deeds of people, the newest first; of a root run, also what was done to the runs below it.
 
         Args:
             run: What was done to this run.
@@ -1039,7 +1040,7 @@ class Client:
         """
 
     def erase_audit(self, *, run: str | None = ..., by: str | None = ..., older_than: Duration | None = ...) -> int:
-        """Take values and free text out of the deeds that fit; who did what and when stays. Returns how many there were.
+        """Take values and free text out of the deeds that fit; actor, action and time stay. Returns how many there were.
 
         Raises:
             BadArguments: Neither `run`, `by` nor `older_than` says which.
@@ -1106,7 +1107,7 @@ class Client:
         """
 
     def publish(self, name: str, value: Any = ..., *, key: str | None = ...) -> Published:
-        """Publish an announcement for whoever waits for it: agents declared with `On`, and runs in `next_event`.
+        """Publish an announcement to its waiters: agents declared with `On`, and runs in `next_event`.
 
         Args:
             name: The name, such as "order.paid".
@@ -1135,8 +1136,8 @@ class Client:
         """List questions to people in the order asked.
 
         Args:
-            run: Those of a run and all runs below it.
-            to: Those that this person, or `group:NAME`, may decide.
+            run: Questions of a run and all runs below it.
+            to: Questions that this person, or `group:NAME`, may decide.
             open: Only open ones; with False the newest, however they ended.
             limit: How many at most.
             status: One state or several, instead of `open`: "open", "decided", "expired", "withdrawn". The newest come first,
@@ -1158,14 +1159,14 @@ class Client:
     def approve(
         self, approval: Approval | str, *, by: str | Actor, note: str = ..., data: Any = ..., digest: str | None = ...
     ) -> Approval:
-        """Approve what is shown, or `data` in its place where that may be edited. Returns the question as it is then.
+        """Approve the value shown, or `data` instead where it may be edited. Returns the question as it is then.
 
         Args:
             approval: The question, its id, or the id of a run with exactly one open. By an id alone only what the agent
                 showed is approved, and nothing that a person has made of it.
             by: The person who decides.
             note: The reason; the agent sees it.
-            data: The value in place of the one shown. It must be whole.
+            data: The value to approve instead of the one shown. It must be whole.
             digest: The digest of what the person was shown; an `Approval` has it.
 
         Raises:
@@ -1201,7 +1202,7 @@ class Client:
     def delegate(
         self, approval: Approval | str, *, to: str, by: str | Actor, note: str = ..., digest: str | None = ...
     ) -> Approval:
-        """Pass a question on to a person or a group, by one of those who may decide it. The errors are those of `approve`.
+        """Pass a question on to a person or a group, as a person who may decide it. The errors are those of `approve`.
 
         Raises:
             NotAllowed: It is not this person's to pass on.
@@ -1239,7 +1240,7 @@ class Client:
                 later too.
             key: With `receipt`: the name of the key that signs it; the only one there is unless given.
             keys: The folder of keys; `Keys` says which it is unless given.
-            by: Who imports it.
+            by: The person who imports it.
 
         Raises:
             BadBundle: The file is no whole bundle, is signed by nobody who is trusted here, is for another store, or was
@@ -1271,7 +1272,7 @@ class Client:
         family: bool = ...,
         now: bool = ...,
     ) -> list[str]:
-        """Pause every run that fits all that is given, with all runs below it; returns the ids of those that fit.
+        """Pause every run that fits all that is given, with all runs below it; returns the ids of the runs that fit.
 
         Runs that are about to stop are left alone. `family` and `now` are as for one run.
 
@@ -1341,7 +1342,7 @@ class Client:
             ids: The runs, at most 1,000.
             expect: How many are expected to fit; nothing is done if more than a tenth more do.
             reason: Why, for a pause or a cancel.
-            by: Who does it.
+            by: The person who does it.
             within: How long it may take; `left` says for how many there was no time.
             which: The filters of `hf.runs`, instead of `ids`; at most 10,000 runs may fit.
 
@@ -1364,7 +1365,7 @@ class Client:
         base_url: str | None = ...,
         retry: int | Retry | None = ...,
     ) -> NotificationHandle:
-        """Have somebody told of what happens to runs, from now on. Workers send the messages; the same name again changes it.
+        """Tell a person or a service what happens to runs, from now on. Workers send the messages; the same name changes it.
 
         Args:
             url: An address on the web, `"mailto:ana@example.com"`, or `"env:NAME"`, a variable of the workers that has it.
@@ -1504,7 +1505,7 @@ class Client:
         """Make a token for a person or a program; returns it with its secret, which cannot be shown again.
 
         Args:
-            name: Who acts with it.
+            name: The person or program that acts with it.
             groups: The groups that person is in.
             scopes: Any of "read", "write" and "decide".
             expires: How long it is good; None: for ever.
@@ -1541,10 +1542,10 @@ class Client:
     def deliveries(
         self, *, trigger: str | None = ..., status: str | None = ..., limit: int = ...
     ) -> list[DeliveryInfo]:
-        """List deliveries, those that came last first.
+        """List deliveries, the latest first.
 
         Args:
-            trigger: Those of this trigger.
+            trigger: Deliveries of this trigger.
             status: "new", "done" or "dead".
             limit: How many at most.
 
@@ -1581,7 +1582,7 @@ class Client:
         """
 
     def delete_trigger(self, name: str) -> None:
-        """Forget a trigger whose code is gone. What came for it stays for 30 days; one that a worker declares comes back.
+        """Forget a trigger whose code is gone. Its deliveries stay for 30 days; if a worker declares it, it comes back.
 
         Raises:
             UnknownTrigger: There is no such trigger.
@@ -1589,7 +1590,7 @@ class Client:
 
     @contextmanager
     def deadline(self, limit: Duration) -> Iterator[None]:
-        """Bound, for a block, how long each write and read waits for the store, in place of `Settings.deadline_s`.
+        """Bound, for a block, how long each write and read waits for the store, instead of `Settings.deadline_s`.
 
         Raises:
             StoreUnavailable: A write or read took longer: nothing was done, and nothing will be.

@@ -1,4 +1,4 @@
-"""`FILE.py:AGENT` and `pkg.mod:agent`: finding a user's agents, and saying what is there when they are not."""
+"""`FILE.py:AGENT` and `pkg.mod:agent`: finding a user's agents, and naming the agents there when they are not found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`holdfast publish`: an announcement for whoever waits for it."""
+"""`holdfast publish`: an announcement to its waiters."""
 
 from __future__ import annotations
 

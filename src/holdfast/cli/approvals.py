@@ -95,7 +95,7 @@ async def approvals(
             await edge.row(run)
         asks_anew = isinstance(db, BundleFile) and db.is_copy
         decides = not listed and not every and not as_json and not asks_anew and prompts.is_at_terminal()
-        room = Room() if decides else Room(LISTED_BYTES)  # who decides sees all of it
+        room = Room() if decides else Room(LISTED_BYTES)  # the person who decides sees all of it
         found, _ = await edge.approvals(room, run=run, to=to, open=not every, limit=100)
         if isinstance(db, BundleFile) and not as_json:
             for one in decisions_in(db):
@@ -202,7 +202,7 @@ class Wanted:
 
 
 def _decider_options(wanted: F) -> Callable[..., Any]:
-    """Add which question, who decides it and why; they come as a `Wanted`."""
+    """Add options for the question, the person who decides it and the reason; they come as a `Wanted`."""
 
     @functools.wraps(wanted)
     def call(
@@ -354,7 +354,7 @@ async def _do(
 
 
 def _check_fits(question: Approval, verb: str, url: str | None) -> None:
-    """Refuse a command that does not fit the question, and print those that do."""
+    """Refuse a command that does not fit the question, and print the commands that do."""
     wanted = ("Approve", "Deny") if question.kind == "approve" else ("Answer",)
     if question.status == "open" and verb not in wanted and verb in ("Approve", "Deny", "Answer"):
         for line in to_decide(question, url):

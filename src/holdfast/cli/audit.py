@@ -1,4 +1,4 @@
-"""`holdfast audit`, and `show --audit`: who did what to which run, schedule, trigger or notification."""
+"""`holdfast audit`, and `show --audit`: what people did to which run, schedule, trigger or notification."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from holdfast.values.bundle import EFFECTS
 from holdfast.values.text import size
 from holdfast.words.spent import count
 
-_WORD: Final = "-"  # no receipt: the word of whoever says it
+_WORD: Final = "-"  # no receipt: the word of the person who says it
 # What programs say -> what is typed for it
 _OPTIONS: Final = (
     (re.compile(r"without=\[(\d+)\]"), r"--without-decision \1"),

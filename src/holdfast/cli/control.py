@@ -41,7 +41,7 @@ _NAMED: Final = 20  # runs that are told of one by one
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which runs a command is about, and who does it."""
+    """The runs that a command is about, and the person who gives it."""
 
     url: str | None
     runs: tuple[str, ...]
@@ -191,7 +191,7 @@ async def _each(
     wanted: Wanted, those: Callable[[Client], Awaitable[list[str]]], one: Callable[[Run[Any]], Awaitable[None]],
     states: dict[str, str], *, unserved: str, paused: str = "",
 ) -> list[RunInfo]:  # fmt: skip
-    """Act, and say what became of each; of one that nobody serves, `unserved`, and who could go on with it.
+    """Act, and say what became of each; of a run that no worker serves, `unserved`, and how it could go on.
 
     Of one that is held back after crashes it says `unserved` too, and when it goes on; of one that was paused, `paused` instead.
     """
@@ -255,7 +255,7 @@ async def send(run: str, topic: str, value: str | None, key: str | None, db: str
 
 
 async def kept_back(hf: Client, run: str, url: str | None) -> tuple[str, ...] | None:
-    """Why a run does not take now what came to it, and the command that lets it; None if a worker takes it."""
+    """Say why a run does not take its new signals now, and the command that lets it; None if a worker takes them."""
     info, asleep = await hf.get(run).info(), await held(hf, url)
     if info.status in FINISHED:
         return None

@@ -127,7 +127,7 @@ async def _develop(
 
 
 async def _link(hf: Client, codes: Any, address: str, groups: tuple[str, ...]) -> str:
-    """Make a link for the user who develops, with a token that may do all in these groups: one there is, or a new one."""
+    """Make a link for the developer, with a token that may do all in these groups: one there is, or a new one."""
     name = user()
     found = [each for each in await hf.tokens() if each.name == name and each.is_good() and each.only is None]
     good = [each for each in found if set(each.scopes) == set(SCOPES) and set(groups) <= set(each.groups)]

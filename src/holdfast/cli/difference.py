@@ -122,7 +122,7 @@ def _print_pairs(on: Console, found: Difference, signs: Glyphs, *, whole: bool, 
 
 
 def _rows(pair: Pair, *, whole: bool, rehearsed: bool) -> list[tuple[Text, ...]]:
-    """The parts of two calls that differ, or all of them; of a call that only one run made, what it was and what came of it."""
+    """The parts of two calls that differ, or all of them; of a call that only one run made, what it was and its outcome."""
     alone = pair.one is None or pair.other is None
     rows = []
     for name in ("arguments", "state", "result", "error", "attempts", "cost", "took"):

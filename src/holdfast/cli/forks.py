@@ -90,7 +90,7 @@ async def forks(run: str, db: str | None, as_json: bool) -> None:
 
 
 def _drawn(tree: list[ForkInfo], chosen: str, signs: Any) -> list[Text]:
-    """One line for each run: forks below the one they were made from, with where they part."""
+    """Draw one line for each run: forks below the one they were made from, with where they part."""
     lines, last = [], {each.of: each.id for each in tree}
     guides: dict[str | None, str] = {None: ""}
     for each in tree:

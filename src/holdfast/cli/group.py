@@ -164,7 +164,7 @@ class Holdfast(click.Group):
         self.commands: Any = Commands()
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of the sections."""
+        """List the commands in the order of the sections."""
         return list(self.commands)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -228,7 +228,7 @@ def _told_to_people() -> Iterator[None]:
 
 
 def _traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """As Python prints it, but for what the error says."""
+    """Print a traceback as Python does, with what the error says made harmless."""
     import traceback
 
     from holdfast.words.harmless import harmless

@@ -1,4 +1,4 @@
-"""`holdfast key`: who signs bundles and decisions here, and whose signatures count."""
+"""`holdfast key`: the people who sign bundles and decisions here, and whose signatures count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`holdfast notify`: who is told of what happens; to have somebody told, to try it, and to send again what did not go out."""
+"""`holdfast notify`: the receivers of events; to add one, to try it, and to send again what did not go out."""
 
 from __future__ import annotations
 

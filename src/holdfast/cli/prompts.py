@@ -61,7 +61,7 @@ async def answered(hf: Client, question: Approval | str, text: str, by: Actor, n
 
 
 def is_at_terminal() -> bool:
-    """Is there somebody to ask?"""
+    """Is there a person to ask?"""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -235,13 +235,13 @@ def _outcome(decided: Approval) -> str:
     return f"{(decided.decision or decided.status).capitalize()}: {where}."
 
 
-# `holdfast run` on a terminal: what its run asks a person is put to whoever sits there.
+# `holdfast run` on a terminal: what its run asks is put to the person who sits there.
 
 _LOOK_S: Final = 0.2
 
 
 class Offers:
-    """Each question is offered once; one that was skipped can still be decided by a command."""
+    """Questions offered at the terminal, each once; one that was skipped can still be decided by a command."""
 
     def __init__(self, stop: Stop) -> None:
         self._stop = stop
@@ -267,14 +267,14 @@ class Offers:
         looking = asyncio.ensure_future(self._until_over(watch, question, over))
         try:
             if not await decide(watch.hf, question, None, over) and not over.is_set():
-                self._possible = False  # whoever said 'quit' is not asked again
+                self._possible = False  # a person who said 'quit' is not asked again
         finally:
             looking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await looking
 
     async def _until_over(self, watch: Watch, question: Approval, over: asyncio.Event) -> None:
-        """Wait until the question is not open any more, or somebody wants to stop."""
+        """Wait until the question is not open any more, or the user wants to stop."""
         while not self._stop.asked.is_set():
             if all(each.id != question.id for each in await watch.hf.approvals(run=question.run)):
                 say("It was decided elsewhere, or nobody waits for it any more.", "yellow")

@@ -423,7 +423,7 @@ _MANY: Final = {
 
 
 def _alike(replays: tuple[Replay, ...]) -> dict[Any, list[Replay]]:
-    """Findings that are the same but for the run and its values: of one line, one kind and one name."""
+    """Findings that are the same except for the run and its values: of one line, one kind and one name."""
     found: dict[Any, list[Replay]] = {}
     for each in replays:
         if each.stops or each.verdict == "differs":

@@ -108,7 +108,7 @@ async def _print_list(hf: Client, url: str | None, fits: dict[str, Any], limit: 
 
 
 def _print_runs(found: Sequence[RunInfo]) -> None:
-    """One line for each; where a terminal is too narrow for it, what a run waits for and says has a line of its own.
+    """Print one line for each run; on a narrow terminal, what a run waits for and says has a line of its own.
 
     So have ids that would take half of the line: they are copied into commands, and are never cut.
     """
@@ -139,7 +139,7 @@ def _print_runs(found: Sequence[RunInfo]) -> None:
 
 
 def _runs_table(found: Sequence[RunInfo], *, apart: bool) -> Table:
-    """Without what a run waits for and says, if that stands apart."""
+    """Make the table of runs, without what a run waits for and says if that stands apart."""
     costs = ["cost"] if any(info.spent.cost for info in found) else []
     table = _table("id", "agent", "status", "steps", *costs, "age", "labels", *([] if apart else [""]))
     table.columns[5 + len(costs)].no_wrap = False  # it is the first to be cut

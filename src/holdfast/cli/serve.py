@@ -138,7 +138,7 @@ async def _serve(
 
 
 async def _invite(hf: Client, codes: Any, address: str) -> None:
-    """Tell the user who started this server how to come in, where nobody else of this computer reads it."""
+    """Tell the user that started this server how to come in, where no other user of this computer reads it."""
     found, name = await hf.tokens(), user()
     if found:
         good = [each for each in found if each.name == name and each.is_good() and set(each.scopes) == set(SCOPES)]

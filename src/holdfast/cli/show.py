@@ -49,7 +49,7 @@ from holdfast.words.spent import count
 _RESULT_LINES: Final = 24
 _PAUSED: Final = "Import it; it stays paused there until somebody resumes it, unless it was paused to be moved:"
 _DEEDS: Final = 1_000  # of --audit, the newest
-_UNBROKEN: Final = 1_000_000  # the width of a pipe, for sentences: whoever searches it looks for whole ones
+_UNBROKEN: Final = 1_000_000  # the width of a pipe, for sentences: a search looks for whole ones
 _BODIES: Final = "a body is recorded when it ends, and also when it begins if its step has in_doubt="
 _CUT_OFF: Final = (
     "a body that was cut off after that runs again with the same idempotency key, or as the in_doubt= of its step says"
@@ -244,7 +244,7 @@ def _header(found: Account, history: History, width: int, signs: Glyphs, *, bar:
 
 
 def _steps(done: int, failed: int) -> str:
-    """Count the steps that completed, as lists of runs do, and those that failed."""
+    """Count the steps that completed, as lists of runs do, and the steps that failed."""
     return f"{count(done, 'step')} done, {failed:,} failed" if failed else count(done, "step")
 
 
@@ -324,7 +324,7 @@ def _lacks_worker(found: Account, each: Account, width: int, url: str | None) ->
 
 
 def _last_word(found: Account) -> str:
-    """Say when the last thing was recorded: of what came after it nothing is known here."""
+    """Say when the last event was recorded: of anything later nothing is known here."""
     return f"nothing is recorded since {when(found.events[-1].at)}" if found.events else "nothing is recorded yet"
 
 

@@ -65,7 +65,7 @@ def run_in(target: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """That none of a store's runs is carried, because it is a copy, and what to do."""
+    """The hold on a store that is a copy: none of its runs is carried, and what to do."""
 
     what: str
     when: str

@@ -68,7 +68,7 @@ async def _print_events(
 
 
 async def _events(edge: Edge, run: str | None, after: int | None, stop: Stop, *, follow: bool) -> AsyncIterator[Event]:
-    """Read events of one run, or of all; those that are there, then those that come."""
+    """Read events of one run, or of all: first the recorded ones, then new ones as they come."""
     if run is None and after is None:
         after = max(await edge.last_position() - _LAST, 0) if follow else 0
     seen, heard = after or 0, edge.changes()
@@ -105,7 +105,7 @@ async def _print_stream(
 
 
 async def _until(chunks: AsyncIterator[Chunk], stop: Stop) -> AsyncIterator[Chunk]:
-    """Pass on the chunks that come before somebody stops us, or nobody reads any more."""
+    """Pass on the chunks that come before the user stops us, or the reader is gone."""
     asked: asyncio.Future[Any] = asyncio.ensure_future(stop.asked.wait())
     coming: asyncio.Future[Any] = asyncio.ensure_future(anext(chunks))
     try:

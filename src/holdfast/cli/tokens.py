@@ -1,4 +1,4 @@
-"""`holdfast token`: who may use a server."""
+"""`holdfast token`: the users of a server."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def token(
     elif name is None:
         await _list(db, as_json=as_json)
     else:
-        async with at_terminal(open_store(db)) as hf:  # a store may begin with who may use it
+        async with at_terminal(open_store(db)) as hf:  # a store may begin with its users
             may, ends = (
                 ("read",) if read_only else scopes or SCOPES,
                 None if expires == "never" else expires or LIFETIME,

@@ -1,4 +1,4 @@
-"""`holdfast triggers`: all that starts agents by itself, what came for it and what became of that; to replay what is dead."""
+"""`holdfast triggers`: all that starts agents by itself, the deliveries and their ends; to replay dead deliveries."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Announcements(Base):
     """The part of a client that has to do with announcements."""
 
     async def publish(self, name: str, value: Any = None, *, key: str | None = None) -> Published:
-        """Publish an announcement for whoever waits for it: agents declared with `On`, and runs in `next_event`.
+        """Publish an announcement to its waiters: agents declared with `On`, and runs in `next_event`.
 
         Args:
             name: The name, such as "order.paid".

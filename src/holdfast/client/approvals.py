@@ -69,7 +69,7 @@ class Delegation:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A value that somebody put in the place of what a question showed.
+    """A value that a person entered instead of the one that a question showed.
 
     Attributes:
         by: The person.
@@ -118,7 +118,7 @@ class Approval(_Kept):
         to: People and groups who may decide; empty: anybody.
         needs: How many must agree; None when the run must tell first.
         votes: The votes for the value as it is now.
-        delegations: Who passed it on to whom.
+        delegations: The people who passed it on, and to whom.
         asked_at: When it was asked.
         expires_at: When the default holds.
         default: The decision or answer if nobody decides in time.
@@ -127,8 +127,8 @@ class Approval(_Kept):
         decided_by: The person who decided.
         decided_at: When.
         note: The reason that was given.
-        not_by: People who may not decide, because they started the run; "someone" if nobody knows who that was.
-        changes: The values that people put in the place of what was shown, the first first.
+        not_by: People who may not decide, because they started the run; "someone" if the starter is not known.
+        changes: The values that people entered instead of the one shown, the first first.
 
     Example:
         ```python
@@ -161,7 +161,7 @@ class Approval(_Kept):
     decided_by: str | None
     decided_at: datetime | None
     note: str
-    not_by: tuple[str, ...] = ()  # who may not decide it: who started the run; 'someone' if nobody knows who that was
+    not_by: tuple[str, ...] = ()  # the starter of the run, who may not decide it; 'someone' if not known
     changes: tuple[Change, ...] = ()
 
     @classmethod
@@ -229,7 +229,7 @@ class Room:
         return made
 
     def note(self, text: str) -> str:
-        """Cut what somebody wrote beside a decision, if there is no room."""
+        """Cut what a person wrote beside a decision, if there is no room."""
         return text if self._takes(text) else cut(text, _BEGINNING)
 
     def _takes(self, text: str | None) -> bool:
@@ -263,8 +263,8 @@ class Questions(Base):
         """List questions to people in the order asked.
 
         Args:
-            run: Those of a run and all runs below it.
-            to: Those that this person, or `group:NAME`, may decide.
+            run: Questions of a run and all runs below it.
+            to: Questions that this person, or `group:NAME`, may decide.
             open: Only open ones; with False the newest, however they ended.
             limit: How many at most.
             status: One state or several, instead of `open`: "open", "decided", "expired", "withdrawn". The newest come first,
@@ -342,14 +342,14 @@ class Questions(Base):
         data: Any = _LATER,
         digest: str | None = None,
     ) -> Approval:
-        """Approve what is shown, or `data` in its place where that may be edited. Returns the question as it is then.
+        """Approve the value shown, or `data` instead where it may be edited. Returns the question as it is then.
 
         Args:
             approval: The question, its id, or the id of a run with exactly one open. By an id alone only what the agent
                 showed is approved, and nothing that a person has made of it.
             by: The person who decides.
             note: The reason; the agent sees it.
-            data: The value in place of the one shown. It must be whole.
+            data: The value to approve instead of the one shown. It must be whole.
             digest: The digest of what the person was shown; an `Approval` has it.
 
         Raises:
@@ -433,7 +433,7 @@ class Questions(Base):
     async def delegate(
         self, approval: Approval | str, *, to: str, by: str | Actor, note: str = "", digest: str | None = None
     ) -> Approval:
-        """Pass a question on to a person or a group, by one of those who may decide it. The errors are those of `approve`.
+        """Pass a question on to a person or a group, as a person who may decide it. The errors are those of `approve`.
 
         Raises:
             NotAllowed: It is not this person's to pass on.
@@ -458,7 +458,7 @@ class Questions(Base):
         return await self._cast(found, by, note, yes, await self._edited(found, data, by, seen), seen)
 
     async def _edited(self, found: ApprovalRow, data: Any, by: str | Actor, seen: str | None) -> str | None:
-        """Check what is approved in place of what is shown; None if that is approved itself, or nothing can be any more."""
+        """Check a value approved instead of the one shown; None if none is given, or the question is not open any more."""
         if found.kind != "approve" and found.status == "open":
             wants = "'run', 'fail' or {'result': ...}" if found.kind == "in_doubt" else "a value"
             raise BadArguments(f"question {found.id!r} wants an answer: use `hf.answer(..., {wants})`")
@@ -490,9 +490,9 @@ class Questions(Base):
 
     @contextlib.asynccontextmanager
     async def _entering(self, found: ApprovalRow, by: str | Actor, seen: str | None, tried: str) -> AsyncIterator[None]:
-        """Check what a person entered. If it does not fit, whoever may not decide the question is told that instead.
+        """Check what a person entered. If it does not fit, people who may not decide the question hear that instead.
 
-        So the audit has the try, and the reason, which may name what is shown, is for those alone who may decide.
+        So the audit has the try, and only people who may decide see the reason, which may name what is shown.
         """
         try:
             yield
@@ -532,7 +532,7 @@ class Questions(Base):
     async def _said(
         self, found: ApprovalRow, write: Coroutine[Any, Any, ApprovalRow], ballot: Ballot, tried: str
     ) -> ApprovalRow:
-        """Do what somebody says to a question. The audit has also what was refused."""
+        """Do what a person says to a question. The audit has also what was refused."""
         try:
             return await self._written(write, _look(found))
         except (NotAllowed, Stale) as refused:
@@ -573,7 +573,7 @@ class Questions(Base):
         found = await self.store.approvals(approval=wanted, statuses=_STATUSES)
         if not found:
             found = await self.store.approvals(run=wanted)
-        if not found:  # whoever comes late is told how the last one ended
+        if not found:  # a late caller is told how the last one ended
             found = await self.store.approvals(run=wanted, statuses=_STATUSES[1:], limit=1)
         if self._only is not None:
             found = [row for row in found if await self.store.sees_run(row.run_id, self._only)]
@@ -593,7 +593,7 @@ class Questions(Base):
         return Approval.of(row, shown, data, schema, default, room, changes)
 
     async def _changes(self, row: ApprovalRow, room: Room) -> tuple[Change, ...]:
-        """Read from the audit who has put which values in the place of what was shown; most questions have no such row."""
+        """Read from the audit the values that people entered instead of the one shown; most questions have no such row."""
         if row.kind != "approve" or row.data is None:
             return ()
         found = await self.store.audit(row.run_id, _MANY, actions=["vote", "approve"])
@@ -639,7 +639,7 @@ def offers_result(shown: Any) -> bool:
 
 
 def _checked_doubt(row: ApprovalRow, value: Any, recorded: str | None = None) -> str:
-    """One of the answers to a question about a step in doubt; the result that is `recorded`, if that is to be used."""
+    """Check an answer to a question about a step in doubt; it may be the result that is `recorded`."""
     if isinstance(value, str) and value in ("run", "fail"):
         return tagged.write(value)
     if recorded is None and (not isinstance(value, dict) or set(value) != {"result"}):

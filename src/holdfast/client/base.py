@@ -37,7 +37,7 @@ class Base:
     """A client as its parts see it: a store, an author, a deadline, and news of runs."""
 
     _settings: Settings
-    _only: Mapping[str, str] | None = None  # labels of the runs that are there for who uses this view; None: all are
+    _only: Mapping[str, str] | None = None  # labels of the runs that the user of this view sees; None: all
     _waiters: Waiters
 
     @property
@@ -93,7 +93,7 @@ class Base:
         return row
 
     async def _check_sees(self, run: str) -> None:
-        """Raise `UnknownRun` if a run is not there for who uses this view, in the words of one that is not there at all."""
+        """Raise `UnknownRun` if the user of this view may not see a run, in the words of a run that does not exist."""
         if self._only is not None and not await self.store.sees_run(run, self._only):
             raise UnknownRun(f"there is no run {run!r} in {self.store.url}")
 
@@ -111,7 +111,7 @@ class Base:
 
     @contextmanager
     def deadline(self, limit: Duration) -> Iterator[None]:
-        """Bound, for a block, how long each write and read waits for the store, in place of `Settings.deadline_s`.
+        """Bound, for a block, how long each write and read waits for the store, instead of `Settings.deadline_s`.
 
         Raises:
             StoreUnavailable: A write or read took longer: nothing was done, and nothing will be.

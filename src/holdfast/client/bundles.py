@@ -84,7 +84,7 @@ from holdfast.worker.agents import specs_of
 if TYPE_CHECKING:  # loaded when code is tried
     from holdfast.rehearsal.replay import Replay
 
-_TRIES: Final = 5  # reads of runs that change meanwhile; then those that wait are paused too
+_TRIES: Final = 5  # reads of runs that change meanwhile; then runs that wait are paused too
 _LOOK_S: Final = 0.5
 _LISTED: Final = 50  # entries of a list in a summary
 _SAID: Final = 300  # characters of a text in it
@@ -107,7 +107,7 @@ class Bundle:
         made_at: When it was made.
         signed_by: The owner of the key that signed it.
         released: Whether its source has given the run up; a copy is always released.
-        summary: Goal, what is done, what is pending and who is asked what, as the second line of the file has it.
+        summary: Goal, what is done, what is pending and the open questions, as the second line of the file has it.
         size_bytes: The size of the file.
         at_work: Of a copy: the runs that a worker had when it was made. Nothing tells which step's body was running there
             then, so the copy runs that step again, and asks only if the step says `in_doubt="ask"`.
@@ -272,8 +272,8 @@ def is_bundle(path: str | os.PathLike[str]) -> bool:
 def read(path: str | os.PathLike[str], keys: Keys, without: Collection[int] = (), *, looks: bool = False) -> Opened:
     """Read a bundle: all of it is checked before anything of it is believed. `BadBundle` says what is wrong.
 
-    `without`: the places of decisions in it that are left out, whoever signed them. `looks`: a decision that cannot count here is
-    told as such, and hides nothing else.
+    `without`: the places of decisions in it that are left out, whichever key signed them. `looks`: a decision that
+    cannot count here is told as such, and hides nothing else.
     """
     try:
         with Path(path).open("rb") as file:
@@ -364,7 +364,7 @@ def _ballot(
 ) -> tuple[str, Ballot, dict[str, bytes], int]:
     """Read what a person decided; the name and the groups are those of the key, as it is known here.
 
-    A value that somebody has entered stands in `questions` from then on, for whoever decides after.
+    A value that a person has entered stands in `questions` from then on, for the people who decide later.
     """
     told = files.read_json(files.text_of(text, "a decision"), "a decision")
     if type(told) is not dict or tuple(told) != _BALLOT:
@@ -505,9 +505,9 @@ def _is_unfinished(path: Path, run: str) -> bool:
 
 @contextlib.contextmanager
 def _names_in(folder: Path) -> Iterator[None]:
-    """Have the names in a folder to oneself, among those that write bundles there; who dies lets go of them.
+    """Lock the names in a folder against other processes that write bundles there; a process that dies lets go of them.
 
-    A file under its name is replaced, and never locked itself: a lock on one that was replaced would be nobody's.
+    A file under its name is replaced, and never locked itself: a lock on a replaced file would lock nothing.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -525,7 +525,7 @@ def _put(path: Path, content: bytes, run: str) -> None:
 def add_decisions(
     path: str | os.PathLike[str], keys: Keys, seen: Opened, made: Sequence[tuple[Key, dict[str, Any]]]
 ) -> None:
-    """Write decisions into a bundle, behind those that are there; `Stale` if it is not the one any more that was `seen`."""
+    """Write decisions into a bundle, behind its other decisions; `Stale` if it is not the one any more that was `seen`."""
     where = Path(path).absolute()
     try:
         with _names_in(where.parent), where.open("rb") as file:
@@ -557,7 +557,7 @@ def add_decisions(
 
 
 def summary(found: Belongings, made_at: int, kind: str) -> dict[str, Any]:
-    """Write what people and programs want to know before they open a bundle: goal, done, pending, and who is asked what."""
+    """Write what people and programs want to know before they open a bundle: goal, done, pending, and open questions."""
     runs, root = found.runs, found.runs[0]
     done = [row for row in found.rows["events"] if row[2] == "step.completed" and row[9] is None]
     asked = [each for each in found.questions if each.status == "open"]
@@ -648,7 +648,7 @@ def _ring(keys: str | os.PathLike[str] | Keys | None) -> Keys:
 
 
 class _Pen(NamedTuple):
-    """The keys with which a bundle is written: who signs it, and for whom it is encrypted, if for anybody."""
+    """The keys with which a bundle is written: the signer's, and the recipient's if it is encrypted."""
 
     signer: Key
     recipient: Key | None
@@ -793,7 +793,7 @@ class Bundles(Base):
                 later too.
             key: With `receipt`: the name of the key that signs it; the only one there is unless given.
             keys: The folder of keys; `Keys` says which it is unless given.
-            by: Who imports it.
+            by: The person who imports it.
 
         Raises:
             BadBundle: The file is no whole bundle, is signed by nobody who is trusted here, is for another store, or was
@@ -1020,7 +1020,7 @@ class Bundles(Base):
         return "Give it longer (a larger timeout), or stop the bodies that are running: now=True"
 
     async def _quiesce(self, run: str, request: str, reason: str, by: str, *, now: bool, every: bool) -> None:
-        """Wait until no worker has any of these runs, or could take one at once. With `every` those that wait are paused too."""
+        """Wait until no worker has any of these runs, or could take one at once. With `every`, runs that wait are paused too."""
         author = self._author(by)
         going = {"ready", "running", "waiting"} if every else {"ready", "running"}
         with self._listening("", News.MOVED) as heard:

@@ -77,7 +77,7 @@ from holdfast.worker.worker import Worker
 
 _IN_FLIGHT_S: Final = 5.0  # for so long a list of events waits for transactions that others have open
 _LOOK_EVERY_S: Final = 0.02
-_NOTING_S: Final = 5.0  # that what was refused waits for the store: who closes a client need not wait longer
+_NOTING_S: Final = 5.0  # that notes of refusals wait for the store: closing a client takes no longer
 _MOST_LABELS: Final = 64
 _LABEL_LENGTH: Final = 200  # of a name, and of a value
 _OPTIONS: Final = ("id", "labels", "kwargs", "after", "budget")  # of `start`
@@ -217,7 +217,7 @@ class Client(
         self._loop: asyncio.AbstractEventLoop | None = None  # in which it was opened
         self._worker: Worker | None = None
         self._waiters = Waiters()
-        self._overrides: tuple[Override, ...] = ()  # those that hold where the worker is, and so in its runs
+        self._overrides: tuple[Override, ...] = ()  # overrides that hold where the worker is, and so in its runs
         self._actor, self._door = SOMEONE, PYTHON
         self._base: Self | None = None  # the client that this one is a view of
 
@@ -298,7 +298,7 @@ class Client(
         return self._through(actor, actor.via or self._door)
 
     def _through(self, actor: Actor, door: str, only: Mapping[str, str] | None = None) -> Self:
-        """This client for somebody who comes through a door, which the audit names beside the name; for some runs, with `only`."""
+        """Make a view of this client for an actor at a door; the audit names both. With `only`, it sees some runs alone."""
         view = object.__new__(type(self))
         view._base, view._actor, view._door, view._only = self, actor, door, self._only if only is None else only
         return view
@@ -472,7 +472,7 @@ class Client(
         return (await self._new_run(agent, _Arguments((), {}, arguments, []), None))[0]
 
     def _begins(self, run: str) -> None:
-        """A run of this id is about to be started here."""
+        """Check that a run of this id may be started here."""
         check_seen(self._overrides, f"run {run!r}")
 
     async def _input(self, agent: Any, given: _Arguments) -> tuple[str, str | None, Input, Flow, Lane, Budget | None]:
@@ -723,7 +723,7 @@ class Client(
         cost: float | None = None,
         attempt: int | None = None,
     ) -> RunCounts:
-        """Count the runs that fit, by state, and those that need a person. The filters are those of `runs`.
+        """Count the runs that fit, by state, and the runs that need a person. The filters are those of `runs`.
 
         It is quick however many have ended: of more than 100,000 that ended in one way, or 20,000 with a filter, only so many are
         counted, and the answer says that it is not exact.
@@ -769,7 +769,7 @@ class Client(
         return await needs(self.store, checked_limit(limit), actor, labels, self._only)
 
     async def fleet(self) -> Fleet:
-        """Look at the workers, those that were lost lately, queues, rates, missing versions, the last hour and the store.
+        """Look at the workers, workers lost lately, queues, rates, missing versions, the last hour and the store.
 
         What workers say of themselves is as old as their last heartbeat, and numbers of a minute come when it is over.
 
@@ -800,7 +800,7 @@ class Client(
         before: int | None = None,
         limit: int = 100,
     ) -> list[Deed]:
-        """List who did what, the newest first; of a root run, to all runs below it too.
+        """List the deeds of people, the newest first; of a root run, also what was done to the runs below it.
 
         Args:
             run: What was done to this run.
@@ -832,7 +832,7 @@ class Client(
     async def erase_audit(
         self, *, run: str | None = None, by: str | None = None, older_than: Duration | None = None
     ) -> int:
-        """Take values and free text out of the deeds that fit; who did what and when stays. Returns how many there were.
+        """Take values and free text out of the deeds that fit; actor, action and time stay. Returns how many there were.
 
         Raises:
             BadArguments: Neither `run`, `by` nor `older_than` says which.

@@ -107,7 +107,7 @@ class Control(Base):
         family: bool = True,
         now: bool = False,
     ) -> list[str]:
-        """Pause every run that fits all that is given, with all runs below it; returns the ids of those that fit.
+        """Pause every run that fits all that is given, with all runs below it; returns the ids of the runs that fit.
 
         Runs that are about to stop are left alone. `family` and `now` are as for one run.
 
@@ -119,7 +119,7 @@ class Control(Base):
             paused = await hf.pause(agent="report", by="ana", reason="lunch")
             ```
         """
-        request = new_pause()  # one for all: who resumes a run undoes it below that run too
+        request = new_pause()  # one for all: resuming a run undoes it below that run too
         return await self._each(
             _GOING,
             status,
@@ -216,7 +216,7 @@ class Control(Base):
             ids: The runs, at most 1,000.
             expect: How many are expected to fit; nothing is done if more than a tenth more do.
             reason: Why, for a pause or a cancel.
-            by: Who does it.
+            by: The person who does it.
             within: How long it may take; `left` says for how many there was no time.
             which: The filters of `hf.runs`, instead of `ids`; at most 10,000 runs may fit.
 

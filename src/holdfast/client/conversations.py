@@ -39,7 +39,7 @@ class Message(Generic[T]):
 
     position: int
     value: T
-    run: str  # who said it
+    run: str  # that said it
     at: datetime
 
 
@@ -64,7 +64,7 @@ class ConversationInfo:
 
     id: str
     messages: int
-    run: str | None  # who has it now
+    run: str | None  # that has it now
     waiting: int  # how many runs wait for it
     created_at: datetime
     updated_at: datetime  # when something was said last
@@ -125,7 +125,7 @@ class Transcript(Generic[T]):
         self.id, self._client, self._shape = id, client, shape
 
     async def info(self) -> ConversationInfo | None:
-        """Tell how long it is and who has it; None if nobody ever entered it.
+        """Tell how long it is and which run has it; None if no run ever entered it.
 
         Example:
             ```python

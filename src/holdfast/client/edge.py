@@ -83,10 +83,10 @@ class Edge:
     def __init__(self, hf: Client) -> None:
         self._hf = hf
 
-    # Who acts
+    # Actors
 
     def through(self, actor: Actor, door: str, only: Mapping[str, str] | None = None) -> Client:
-        """Make a view of the client for an actor who comes through a door; the audit names both. `only` says what is there."""
+        """Make a view of the client for an actor at a door; the audit names both. `only` limits the runs that it sees."""
         return self._hf._through(actor, door, only)
 
     async def check_sees(self, run: str) -> None:
@@ -98,11 +98,11 @@ class Edge:
         return self._hf._only is None or await self._hf.store.sees_run(run, self._hf._only)
 
     async def begin_session(self, who: Identity, whose: str, account: int | None) -> Begun:
-        """Begin a session of somebody who has shown who that is."""
+        """Begin a session of a user who has proved an identity."""
         return await self._hf._written(sessions.begin(self._hf.store, who, whose, account), "Sign in again")
 
     async def session(self, cookie: str) -> Identity | None:
-        """Find who has the session with this cookie, if it is good."""
+        """Find the user of the session with this cookie, if it is good."""
         return await sessions.found(self._hf.store, cookie)
 
     async def end_session(self, digest: str) -> None:
@@ -114,7 +114,7 @@ class Edge:
         return await self._hf._written(self._hf.store.use_once(sessions.digest(word), seconds * 1000), "Sign in again")
 
     async def link(self, secret: str) -> Identity | None:
-        """Find who may decide by the link with this secret, if it is good."""
+        """Find the person who may decide by the link with this secret, if it is good."""
         return await link_of(self._hf.store, secret)
 
     async def why_over(self, secret: str) -> str:
@@ -122,7 +122,7 @@ class Edge:
         return await why_over(self._hf.store, secret)
 
     async def fleet(self) -> Fleet:
-        """Look at the fleet, but for where a database is: who may read runs need not know its host."""
+        """Look at the fleet, except for where a database is: a reader of runs need not know its host."""
         found = await self._hf.fleet()
         seen = found.store if found.store.kind == "sqlite" else replace(found.store, where=found.store.kind)
         return replace(found, store=seen)
@@ -238,11 +238,11 @@ class Edge:
         return None if row is None or row.kind != "webhook" else json.loads(row.config)
 
     async def receive(self, trigger: str, id: str, headers: Mapping[str, str], body: bytes) -> bool:
-        """Keep what came for a webhook; False if it came before."""
+        """Keep a delivery for a webhook; False if it came before."""
         return await self._hf._receive(trigger, "webhook", id, headers, body)
 
     async def delivery(self, trigger: str, id: str) -> tuple[DeliveryInfo, Delivery]:
-        """Read a delivery: how it stands, and what came. `UnknownTrigger` if there is none."""
+        """Read a delivery: its state and its content. `UnknownTrigger` if there is none."""
         return await self._hf._delivery(trigger, id)
 
     # Runs
@@ -252,7 +252,7 @@ class Edge:
         return await self._hf.store.run(run)
 
     async def row(self, run: str) -> RunRow:
-        """Read a run, or raise `UnknownRun` that names near ones: for callers who may list them."""
+        """Read a run, or raise `UnknownRun` that names near ones: for callers that may list them."""
         found = await self._hf.store.run(run)
         if found is None:
             near = [each.id for each in await self._hf.store.runs(limit=200) if run in each.id][:5]
@@ -266,7 +266,7 @@ class Edge:
         return Overdue(await store.stuck(0, limit=limit), await store.agents(), await store.queues_taken(), self.now())
 
     async def open_calls_of(self, run: str) -> AsyncIterator[list[OpenCall]]:
-        """Tell which calls of a run are open, now and whenever that changes, for as long as somebody wants to know."""
+        """Tell which calls of a run are open, now and whenever that changes, for as long as a caller wants to know."""
         told: list[OpenCall] | None = None
         with self._hf._listening(news_of(run), News.GREW) as heard:
             while True:
@@ -282,7 +282,7 @@ class Edge:
         return await self._hf.store.family_size(run)
 
     async def untaken(self, row: RunRow) -> list[Signal]:
-        """List what came to a run since a worker last took from its inbox."""
+        """List the signals that came to a run since a worker last took from its inbox."""
         return await self._hf.store.inbox(row.id, row.inbox_seen)
 
     # Events
@@ -303,7 +303,7 @@ class Edge:
         ]
 
     async def sure_position(self) -> int:
-        """Say up to where the feed has all there will ever be: who goes on from there misses nothing."""
+        """Return the position up to which the feed is complete: a reader that goes on from there misses nothing."""
         return max((await self._hf.store.feed_reach())[0] - 1, 0)
 
     async def value_text(self, run: str, seq: int) -> str | None:
@@ -356,7 +356,7 @@ class _Onlooker(Client):
 
 @asynccontextmanager
 async def open_existing(url: str | None, actor: Actor, door: str, *, only_looks: bool = False) -> AsyncIterator[Client]:
-    """Open a store that must be there, for an actor who comes through a door; no new file is made.
+    """Open a store that must be there, for an actor at a door; no new file is made.
 
     A file that cannot be written, or whose folder cannot, is looked at in a copy. With `only_looks` every write is refused,
     and a store of an older version is not brought up to date.
@@ -408,7 +408,7 @@ async def open_bundle(
         url = f"sqlite:{folder}/bundle.db?durability=process"
         async with open(url)._through(actor, door) as hf:
             manifest, found = bundle.head.manifest, bundle.found
-            # Whether each of them may decide is known where it is imported: here nobody knows who is in which group.
+            # Whether each signer may decide is known where it is imported: here the groups of people are not known.
             ballots = [each._replace(ballot=_trusted(each.ballot, door)) for each in bundle.ballots]
             seen = [each for each, one in zip(ballots, judged(bundle._replace(ballots=ballots, refused=[])), strict=True)
                     if one.why is None]  # fmt: skip
@@ -437,9 +437,10 @@ async def open_bundle(
 
 
 def _check_decider(asked: ApprovalRow, key: Key) -> None:
-    """Refuse a person who may not decide wherever it is imported: one who started the run, or passed the question on.
+    """Refuse a person who may not decide in any store: the one who started the run, or who passed the question on.
 
-    Who is in which group is known there alone, so the person is taken to be in every one that the question is for.
+    Groups are known only where the bundle is imported, so the person is taken to be in every group that the question is
+    for.
     """
     names = [*json.loads(asked.recipients), *(to for _, to in passed_on(asked.delegations))]
     check_allowed(asked, Actor(key.name, [name.removeprefix(GROUP) for name in names]))

@@ -112,7 +112,7 @@ def _message(error: dict[str, Any]) -> str:
 
 
 def _without(path: list[str], error: dict[str, Any]) -> list[str]:
-    """The lines without those that say this error itself, as a traceback does at its end."""
+    """Return the lines without the ones that state this error itself, as a traceback does at its end."""
     told = _message(error).splitlines()
     names = {told[0], f"holdfast.errors.{told[0]}", told[0].removeprefix("__main__.")}
     made: list[str] = []
@@ -127,7 +127,7 @@ def _without(path: list[str], error: dict[str, Any]) -> list[str]:
 
 
 def _once(path: list[str], told: str) -> list[str]:
-    """Each line that says an error once; frames and their code stay. Heads and blank lines go: they say nothing."""
+    """Keep each line that says an error once, and frames with their code. Heads and blank lines go: they are empty."""
     made: list[str] = []
     seen = {told, _HEAD, ""}
     for line in path:

@@ -38,7 +38,7 @@ class Account:
     info: RunInfo  # without its progress, which is in the events
     events: list[Event]
     told: list[Event]  # the events, each from outside at the time when somebody did it
-    untaken: list[Event]  # what came to it and waits for a worker to take it
+    untaken: list[Event]  # signals that wait for a worker to take them
     questions: list[Approval]
     started_by: str | None  # or the run above all; None: a store of old, that had no audit
     children: list[Account] = field(default_factory=list)
@@ -95,7 +95,7 @@ async def _shared(hf: Client, fork: str, above: Account, below: dict[str | None,
 
 
 async def _told(hf: Client, row: RunRow, events: list[Event]) -> list[Event]:
-    """Date the events that came from outside by when somebody did it: a worker may have taken them much later."""
+    """Date the events that came from outside by when a person did it: a worker may have taken them much later."""
     came: dict[tuple[str, str], list[int]] = {}
     for signal in await hf.store.whole_inbox(row.id) if row.inbox_seen else ():
         data = signal.recorded() or {}
@@ -108,7 +108,7 @@ async def _told(hf: Client, row: RunRow, events: list[Event]) -> list[Event]:
 
 
 def _done_at(signal: Signal, data: dict[str, Any]) -> int:
-    """Say when somebody did it: what was decided in a bundle was sent when that was imported, or looked at."""
+    """Say when a person did it: what was decided in a bundle was sent when that was imported, or looked at."""
     at = data.get("at") if signal.kind.startswith("approval.") else None
     return at if type(at) is int else signal.sent_at
 
@@ -119,7 +119,7 @@ def _named(kind: str, data: dict[str, Any]) -> tuple[str, str]:
 
 
 async def _untaken(edge: Edge, row: RunRow) -> list[Event]:
-    """List what came to a run since a worker last took from its inbox, as the events that it will be."""
+    """List the signals that came to a run since a worker last took from its inbox, as the events that they will be."""
     if row.status in FINISHED or row.inbox_count <= row.inbox_seen:
         return []
     made: list[Event] = []

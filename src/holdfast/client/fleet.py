@@ -1,4 +1,4 @@
-"""The fleet as clients see it: workers, those that were lost lately, queues, rates, missing versions, the last hour, the store."""
+"""The fleet as clients see it: workers, workers lost lately, queues, rates, missing versions, the last hour, the store."""
 
 from __future__ import annotations
 
@@ -228,8 +228,8 @@ class Fleet:
 
     Attributes:
         now: The moment, by the store's clock.
-        workers: Those that are alive, the oldest first.
-        lost: Those that were lost within a day, the last one first.
+        workers: Workers that are alive, the oldest first.
+        lost: Workers that were lost within a day, the last one first.
         queues: What waits and runs, by queue.
         rates: Rates that are paused, or that runs wait for.
         versions: Code that runs are due for and no live worker has.

@@ -1,4 +1,4 @@
-"""Forks, from outside: a run made from an earlier point of another, and the tree of those that were."""
+"""Forks, from outside: a run made from an earlier point of another, and the tree of such runs."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ async def input_text(client: Base, run: str, call: Call) -> str | None:
 
 
 async def _inputs_before(client: Base, run: str, seq: int, told: Any) -> dict[int, Any]:
-    """Read the inputs that one names, those that these name, and so on: most are near, so what lies between is read too."""
+    """Read the inputs that one names, the inputs that these name, and so on: most are near, so all between is read too."""
     known: dict[int, Any] = {}
     ahead, seen = list(bases(told)), set[int]()
     while ahead:
@@ -309,7 +309,7 @@ def _added(calls: Calls, event: Event, passed: set[tuple[str, int | None]]) -> C
 
 
 async def _complete(client: Base, run: str, made: Sequence[Call], end: int, dropped: bool) -> None:
-    """Look up what came later of calls that are open where a page ends."""
+    """Look up the later events of calls that are open where a page ends."""
     open_calls = [call for call in made if call.outcome is None]
     still = {call.key: call for call in open_calls}
     if not still:
@@ -699,7 +699,7 @@ async def _snapshot(family: _Family, row: RunRow, depth: int) -> Snapshot:
 
 
 async def _shared_snapshots(family: _Family, run: str, depth: int) -> tuple[list[Snapshot], int]:
-    """Look into the runs that a fork has from another, below one; and count those that are left out.
+    """Look into the runs that a fork has from another, below one; and count the runs that are left out.
 
     They have ended, and may be deleted: what there is to say is in their rows and histories.
     """

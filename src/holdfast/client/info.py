@@ -150,7 +150,7 @@ class RunInfo:
     plan: Progress | None = None  # how much of its plan is done, if it has one
     spent: Spent = NOTHING  # with all below it
     budget: Budget | None = None
-    worker: str | None = None  # who has it; if it is gone: who had it when it was cut off
+    worker: str | None = None  # its owner; if that is gone, the owner when it was cut off
     worker_gone: bool = False  # it died, or stands still for longer than its lease, in the middle of the run
     queue: str = "default"
     priority: int = 5
@@ -419,7 +419,7 @@ class Deed:
 def _subject(action: str, data: dict[str, Any]) -> str:
     """Name what a deed was done to besides a run, from what its row tells."""
     if action == "refused":
-        return ""  # its token tells who tried
+        return ""  # its token names the person
     for key, noun in _SUBJECTS.items():
         name = data.get(key)
         if isinstance(name, str) and name:

@@ -1,4 +1,4 @@
-"""Keys: who signs bundles and decisions, whose signatures are believed, and for whom a bundle is encrypted.
+"""Keys: the people who sign bundles and decisions, whose signatures are believed, or for whom a bundle is encrypted.
 
 A key is a pair of pairs in one file, which `holdfast key new NAME` writes: Ed25519 to sign, X25519 to be written to. What others
 need of it is one line of text (`Key.public`). A shared key is a secret that both sides have; it signs by HMAC and encrypts nothing.
@@ -149,7 +149,7 @@ class Keys:
     def trust(
         self, public: str, *, name: str | None = None, groups: Iterable[str] = (), uses: Iterable[str] = USES
     ) -> Key:
-        """Believe the signatures of somebody else's key from now on, as those of a person.
+        """Believe the signatures of another person's key from now on, as signatures of that person.
 
         Args:
             public: The line of the key, as `key.public` and `holdfast key show` give it.
@@ -451,7 +451,7 @@ def opened(sealed: dict[str, str], keys: Keys) -> ContentKey:
 
 
 def _derived(shared: bytes, once: bytes, recipient: bytes) -> bytes:
-    from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415 - only those who sign need it
+    from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415 - only signers need it
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415
 
     return HKDF(SHA256(), 32, None, _INFO + once + recipient).derive(shared)
@@ -464,7 +464,7 @@ def _need() -> BadArguments:
 @functools.cache
 def _ed25519() -> Any:
     try:
-        from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: PLC0415 - only those who sign need it
+        from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: PLC0415 - only signers need it
     except ImportError:
         raise _need() from None
     return ed25519
@@ -473,7 +473,7 @@ def _ed25519() -> Any:
 @functools.cache
 def _x25519() -> Any:
     try:
-        from cryptography.hazmat.primitives.asymmetric import x25519  # noqa: PLC0415 - only those who sign need it
+        from cryptography.hazmat.primitives.asymmetric import x25519  # noqa: PLC0415 - only signers need it
     except ImportError:
         raise _need() from None
     return x25519
@@ -491,7 +491,7 @@ def _aead() -> Any:
 @functools.cache
 def _crypto() -> Any:
     try:
-        from cryptography import exceptions  # noqa: PLC0415 - only those who sign need it
+        from cryptography import exceptions  # noqa: PLC0415 - only signers need it
     except ImportError:
         raise _need() from None
     return exceptions

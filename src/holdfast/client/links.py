@@ -38,12 +38,13 @@ class Links(Base):
     ) -> str:
         """Make a link by which one person can see a question and decide it once, without a token.
 
-        It is for what the question shows now: if somebody edits that, the link decides nothing. To open it decides nothing either,
-        so programs that look at the links of a mail do no harm. Whoever has it can use it: send it to that person alone.
+        It is for what the question shows now: if somebody edits that, the link decides nothing. To open it decides
+        nothing either, so programs that look at the links of a mail do no harm. Anybody who has it can use it: send it
+        to that person alone.
 
         Args:
             question: The question, or its id.
-            by: Who decides with it, with the groups that person is in; it must be one of those whom the question is for.
+            by: The person who decides with it, with the person's groups; the question must be for that person.
             expires: How long it is good; no longer than the question.
             base_url: Where `holdfast serve` is reached, as `--url` says there.
 
@@ -80,7 +81,7 @@ class Links(Base):
 
 
 async def link_of(store: Store, secret: str) -> Identity | None:
-    """Find who may decide by the link with this secret, if it is good now."""
+    """Find the person who may decide by the link with this secret, if it is good now."""
     row = await _row(store, secret)
     if row is None or row.used_at is not None or row.expires_at <= store.clock.now():
         return None
@@ -90,7 +91,7 @@ async def link_of(store: Store, secret: str) -> Identity | None:
 
 
 async def why_over(store: Store, secret: str) -> str:
-    """Say why a link is not good; what became of it, only to whoever has the whole of it."""
+    """Say why a link is not good; its fate is told only to a visitor who has the whole link."""
     row = await _row(store, secret)
     if row is None:
         return "this is no link to a question, or not the whole of one: it ends with #link= and 56 characters"

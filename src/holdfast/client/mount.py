@@ -22,7 +22,7 @@ class Mount(Base):
         the application opens and closes the client itself. Needs `holdfast[server]`.
 
         Args:
-            auth: Says who asks, from the request (`starlette.requests.Request`): an `Actor`, who may do everything; an `Actor` and
+            auth: Returns the user of a request (`starlette.requests.Request`): an `Actor`, who may do everything; an `Actor` and
                 some of "read", "write" and "decide"; or None for nobody. It may be `async`. Without it there are tokens, as of
                 `holdfast serve`.
             url: Without `auth`: how browsers reach it, so that people can begin sessions with a token.

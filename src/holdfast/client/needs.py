@@ -163,7 +163,7 @@ def kept_by(row: RunRow, served: Published, queues: frozenset[str] | None, now: 
 
 
 def _together(each: Iterable[Need]) -> list[Need]:
-    """Make one of those that one worker would mend."""
+    """Join needs that the same worker would mend into one."""
     found: dict[tuple[str, ...], Need] = {}
     for need in each:
         by_code = {"unserved": (need.agent, need.version or "", need.detail), "overdue": ("",)}

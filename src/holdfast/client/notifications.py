@@ -35,7 +35,7 @@ class NotificationInfo:
         dead: Messages that were tried too often.
         done: Messages that went out in the last 30 days.
         last_at: When the last message was written.
-        lag_s: For how long the first of those that wait has waited, in seconds.
+        lag_s: For how long the first waiting message has waited, in seconds.
 
     Example:
         ```python
@@ -216,7 +216,7 @@ class Notifications(Triggers):
         base_url: str | None = None,
         retry: int | Retry | None = None,
     ) -> NotificationHandle:
-        """Have somebody told of what happens to runs, from now on. Workers send the messages; the same name again changes it.
+        """Tell a person or a service what happens to runs, from now on. Workers send the messages; the same name changes it.
 
         Args:
             url: An address on the web, `"mailto:ana@example.com"`, or `"env:NAME"`, a variable of the workers that has it.

@@ -1,7 +1,7 @@
 """Outlines of long histories: groups of calls, with how many ended when, folded once and then kept up to date.
 
-The fold of a history is kept for those who ask again, a few numbers for each call. It goes on from where it was; only a retry,
-which takes events out of the history, has it folded anew.
+The fold of a history is kept for readers that ask again, a few numbers for each call. It goes on from where it was;
+only a retry, which takes events out of the history, has it folded anew.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class CallGroup:
         usd: What they spent.
         density: How many ended in each piece of the time.
         failures: In which pieces some failed.
-        slowest: Those that took longest.
-        again: Those with most attempts.
+        slowest: The calls that took longest.
+        again: The calls with most attempts.
 
     Example:
         ```python
@@ -129,7 +129,7 @@ class Outline:
 
 @dataclass(slots=True)
 class _Kept:
-    """The fold of a history; who has the lock changes it."""
+    """The fold of a history; only the task that has the lock changes it."""
 
     uid: str
     fold: Fold = field(default_factory=Fold)
@@ -151,7 +151,7 @@ class Outlines:
         return kept
 
     def make_room(self) -> None:
-        """Let go of those that nobody has asked for longest."""
+        """Let go of the folds that were asked for least recently."""
         calls = sum(len(each.fold) for each in self._kept.values())
         while len(self._kept) > 1 and (calls > _KEPT_CALLS or len(self._kept) > _KEPT_RUNS):
             _, gone = self._kept.popitem(last=False)

@@ -69,7 +69,7 @@ class Forked:
     Attributes:
         run: The run it was made from.
         seq: The first event that it does not share with that run.
-        by: Who made it.
+        by: The person who made it.
 
     Example:
         ```python

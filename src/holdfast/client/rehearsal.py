@@ -214,7 +214,7 @@ class Rehearsals(Base):
                 yield row
 
     async def _sampled(self, finished: int) -> AsyncIterator[RunRow]:
-        """Every unfinished run, then some finished ones; the newest first."""
+        """Yield every unfinished run, then some finished ones; the newest first."""
         for statuses, most in ((_UNFINISHED, None), (_OVER, finished)):
             after, left = None, most
             while left is None or left > 0:

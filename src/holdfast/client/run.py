@@ -196,7 +196,7 @@ class Run(Generic[R_co]):
             raise TimeoutError(told) from None
 
     async def _unserved(self, row: RunRow) -> str | None:
-        """Why nothing happens to it, and what to do, if no worker that lives has its code."""
+        """Say why nothing happens to it, and what to do, if no live worker has its code."""
         store = self._client.store
         if not wants_worker(row, store.clock.now()) or is_served(row, await store.agents()):
             return None
@@ -456,7 +456,7 @@ class Run(Generic[R_co]):
                     if not page:
                         await lonely.look(row)
                         await self._client._pause_for(heard)
-                size = min(size * 2, 500)  # few first: who reads no more of it, or slowly, holds no more
+                size = min(size * 2, 500)  # few first: a reader that stops early, or is slow, holds no more
 
     async def event(self, seq: int) -> RunEvent:
         """Find one event of its history; `run.value(seq)` reads the value that it holds.
@@ -698,7 +698,7 @@ class Run(Generic[R_co]):
 
         Args:
             reason: Why.
-            by: Who pauses it.
+            by: The person who pauses it.
             family: With False only this run is paused.
             now: Stop bodies that are running, instead of letting them end; they are in doubt, as after a crash.
 
@@ -728,7 +728,7 @@ class Run(Generic[R_co]):
 
         Args:
             reason: Why.
-            by: Who cancels it.
+            by: The person who cancels it.
             grace: How long the agent may tidy up.
 
         Raises:
@@ -782,12 +782,12 @@ class Run(Generic[R_co]):
                 which is then made again; or "checkpoint", to go on from the last one. Unless given: the end of what there is,
                 or before its failure.
             replace: What calls get instead of what they would do, by their keys. For a step it is the result, for a question
-                true, false or the answer. `"arguments"` has the arguments to change, by name; `"message:12"` is sent in the place
-                of the message of event 12. The point is then before the first of these.
+                true, false or the answer. `"arguments"` has the arguments to change, by name; `"message:12"` is sent
+                instead of the message of event 12. The point is then before the first of these.
             effects: What happens to steps that this run did behind the point: "ask" a person, "new" does them again with new
                 idempotency keys, "refuse" fails them. Steps that only read (`@step(effects=False)`) always run.
             id: The id of the fork; random unless given. The same request with the same id is the same fork.
-            by: Who forks it.
+            by: The person who forks it.
 
         Raises:
             BadArguments: There is no such event or call, or a value cannot be used.
@@ -835,9 +835,10 @@ class Run(Generic[R_co]):
         Failed children are retried with it, unless the agent had dealt with their failure before. A paused run is resumed.
 
         Args:
-            by: Who retries it.
-            budget: In place of the run's own; what was spent is spent.
-            at: An earlier point to go on from, as for `fork`. What came after it is dropped, and stays in the history so marked.
+            by: The person who retries it.
+            budget: Replaces the run's own; what was spent is spent.
+            at: An earlier point to go on from, as for `fork`. Work asked for after it is dropped, and stays in the history
+                so marked.
             effects: What happens then to steps that were done behind that point, as for `fork`. They keep their idempotency keys
                 unless it is "new".
 
@@ -923,7 +924,7 @@ class Run(Generic[R_co]):
             keys: The folder of keys; `Keys` says which it is unless given.
             now: Of a move: stop bodies that are running, instead of letting them end; they are in doubt, as after a crash.
             timeout: Of a move: how long to wait until bodies have ended.
-            by: Who exports it.
+            by: The person who exports it.
 
         Raises:
             BadArguments: It is not a root run, there is no key, or the file is there already.
@@ -959,7 +960,7 @@ class Run(Generic[R_co]):
             receipt: The receipt of the destination, as `hf.import_run(receipt=...)` writes it and `run.move_receipt()` gives it,
                 or its file. It must be of this very move, and signed by a key that is trusted here for bundles.
             keys: The folder of keys; `Keys` says which it is unless given.
-            by: Who confirms it.
+            by: The person who confirms it.
 
         Raises:
             BadBundle: It is no receipt, not signed by anybody who is trusted, or of another move. Nothing was changed.
@@ -1008,7 +1009,7 @@ class Run(Generic[R_co]):
 
         Args:
             force: You know that its bundle was not imported there, and never will be: else two stores go on with it.
-            by: Who takes it back.
+            by: The person who takes it back.
 
         Raises:
             BadArguments: `force` is not given.
@@ -1047,7 +1048,7 @@ class Run(Generic[R_co]):
 
 
 def _needs(row: RunRow, asked: Sequence[Approval]) -> str | None:
-    """Say what somebody must do for a run to go on, and how; None if it goes on by itself."""
+    """Say what a person must do for a run to go on, and how; None if it goes on by itself."""
     if asked:
         first = asked[0]
         where = "" if first.run == row.id else f", of run {first.run!r}"
@@ -1078,7 +1079,7 @@ def _needs(row: RunRow, asked: Sequence[Approval]) -> str | None:
 
 
 def _because(row: RunRow) -> str:
-    """Say why a run that has ended will not do what somebody waits for; nothing if it simply returned."""
+    """Say why a run that has ended will not do what a caller waits for; nothing if it simply returned."""
     why = error_line(json.loads(row.error)) if row.error else row.reason
     return f": {why}" if why else ""
 

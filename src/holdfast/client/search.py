@@ -1,6 +1,6 @@
 """Search: one text for everything that has a name. Runs, agents, labels, open questions and workers, a few of each.
 
-It is for people who type: it looks at ids by their beginnings, and at what is new in the middle too, and never at all there is.
+It is for people who type: it looks at ids by their beginnings, in new ones also at the middle, and never at all there is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sessions: who a browser is, as a server finds it by a cookie. The cookie is random; the store has only its digest."""
+"""Sessions: the user of a browser, found by a cookie. The cookie is random; the store has only its digest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SESSION_S: Final = 12 * 3600
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Somebody a server knows: who, what for, through which door of the audit, and until when."""
+    """A user that a server knows: the actor, the scopes, the door that the audit names, and until when."""
 
     actor: Actor
     scopes: frozenset[Scope]
@@ -55,7 +55,7 @@ def digest(word: str) -> str:
 
 
 async def begin(store: Store, who: Identity, whose: str, account: int | None) -> Begun:
-    """Begin a session of somebody who is known."""
+    """Begin a session of a known user."""
     now = moment(store.clock.now())
     left_s = float(SESSION_S)
     if who.ends_at is not None:
@@ -69,7 +69,7 @@ async def begin(store: Store, who: Identity, whose: str, account: int | None) ->
 
 
 async def found(store: Store, cookie: str) -> Identity | None:
-    """Find who has a session with this cookie, if it is good now."""
+    """Find the user of the session with this cookie, if it is good now."""
     sight = await store.session(digest(cookie))
     now = store.clock.now()
     if sight.session is None or sight.session.expires_at <= now:

@@ -89,7 +89,7 @@ class StreamInfo:
 
 
 async def chunks(client: Base, run: str, name: str, after: int, follow: bool) -> AsyncIterator[Chunk]:
-    """A stream from an offset on. It is over when the run is: before that, whoever ended a text may begin another."""
+    """Read a stream from an offset on. It is over when the run is: until then, another text may follow an ended one."""
     checked, size = after == 0, _FIRST_PAGE
     with client._listening(run, News.GREW) as heard:
         while True:
@@ -120,7 +120,7 @@ async def chunks(client: Base, run: str, name: str, after: int, follow: bool) ->
 
 
 async def _check_reached(client: Base, run: str, name: str, after: int) -> None:
-    """Nobody has seen more than there is: an offset beyond the end is that of another stream."""
+    """Refuse an offset beyond the end of a stream: no reader has seen more than there is, so it is another stream's."""
     last = next((each.position for each in await client.store.streams(run) if each.stream == name), 0)
     if after > last:
         raise BadArguments(f"after={after}: stream {name!r} of run {run!r} has come to {last}")

@@ -1,4 +1,4 @@
-"""Tokens: who may ask a server, under which name, and what for. A secret is shown once; the store has only its digest."""
+"""Tokens: the users of a server, their names and their scopes. A secret is shown once; the store has only its digest."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Token:
 
     Attributes:
         id: Names it in the audit and for `revoke_token`.
-        name: Who acts with it.
+        name: The person or program that acts with it.
         groups: The groups that person is in.
         scopes: "read": look at everything. "write": start and control runs. "decide": decide questions.
         created_at: When it was made.
@@ -100,7 +100,7 @@ class Token:
 
 
 class Tokens(Base):
-    """The part of a client that has to do with who may ask a server."""
+    """The part of a client that makes and revokes tokens for a server."""
 
     async def create_token(
         self,
@@ -114,7 +114,7 @@ class Tokens(Base):
         """Make a token for a person or a program; returns it with its secret, which cannot be shown again.
 
         Args:
-            name: Who acts with it.
+            name: The person or program that acts with it.
             groups: The groups that person is in.
             scopes: Any of "read", "write" and "decide".
             expires: How long it is good; None: for ever.
@@ -213,5 +213,5 @@ def id_in(secret: str) -> str:
 
 
 def _digest(secret: str) -> str:
-    """A secret is random and long, so a plain digest cannot be turned back."""
+    """Digest a secret, which is random and long, so a plain digest cannot be turned back."""
     return hashlib.sha256(secret.encode()).hexdigest()

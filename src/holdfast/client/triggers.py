@@ -1,4 +1,4 @@
-"""Triggers, from outside: what is declared, what came and what became of it; and how the actions of a delivery are applied."""
+"""Triggers, from outside: declarations, deliveries and their ends; and how the actions of a delivery are applied."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ class TriggerInfo:
         dead: Deliveries that a person must look at.
         done: Deliveries whose actions were applied, of the last 30 days.
         last_at: When the last one came.
-        lag_s: For how long the first of those that wait has waited, in seconds.
-        messages: Messages of a queue that were applied: they are deliveries only if they fail. Those with actions are counted with
-            these, once, whatever dies; of those without any a worker that dies forgets its last seconds.
+        lag_s: For how long the first waiting delivery has waited, in seconds.
+        messages: Messages of a queue that were applied: they are deliveries only if they fail. Messages with actions are
+            counted with these, once, whatever dies; of messages without any a worker that dies forgets its last seconds.
         lag_messages: Messages that waited with the broker when a worker last asked; None if it is not known, because the broker is
             away, say, or if it is no queue.
         away_workers: How many workers cannot reach the broker of the queue now.
@@ -163,10 +163,10 @@ class Triggers(Base):
     async def deliveries(
         self, *, trigger: str | None = None, status: str | None = None, limit: int = 100
     ) -> list[DeliveryInfo]:
-        """List deliveries, those that came last first.
+        """List deliveries, the latest first.
 
         Args:
-            trigger: Those of this trigger.
+            trigger: Deliveries of this trigger.
             status: "new", "done" or "dead".
             limit: How many at most.
 
@@ -260,7 +260,7 @@ class Triggers(Base):
         return DeliveryInfo.of(await self._written(write, _LOOK))
 
     async def delete_trigger(self, name: str) -> None:
-        """Forget a trigger whose code is gone. What came for it stays for 30 days; one that a worker declares comes back.
+        """Forget a trigger whose code is gone. Its deliveries stay for 30 days; if a worker declares it, it comes back.
 
         Raises:
             UnknownTrigger: There is no such trigger.
@@ -277,7 +277,7 @@ class Triggers(Base):
     # For edges and workers
 
     async def _delivery(self, trigger: str, id: str) -> tuple[DeliveryInfo, Delivery]:
-        """Read a delivery: how it stands, and what came."""
+        """Read a delivery: its state and its content."""
         row, body = await self.store.delivery(trigger, delivery_key(id))
         whole = Delivery(body, json.loads(row.headers), row.key, row.trigger, moment(row.received_at))
         return DeliveryInfo.of(row), whole

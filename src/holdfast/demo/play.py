@@ -95,7 +95,7 @@ class Play:
         self.say(f"Process {self.child.pid} {again}", "bold")
 
     def kill(self, why: str) -> None:
-        """As the kernel would when memory is short: no warning, no clean-up."""
+        """Kill the process as the kernel would when memory is short: no warning, no clean-up."""
         assert self.child is not None
         self.child.send_signal(signal.SIGKILL)
         self.child.wait()
@@ -133,7 +133,7 @@ class Play:
         return self.folder / f"process-{len(self.processes)}.log"
 
     async def decide(self) -> bool:
-        """Whoever sits at the terminal is asked; otherwise the demo itself approves. True when it was approved."""
+        """Ask the person at the terminal; without one, the demo itself approves. True when it was approved."""
         (question,) = self.watch.questions
         if not self.quiet and prompts.is_at_terminal():
             self.say("  The agent asks a person, and nothing of it needs to run meanwhile.\n", "bold")

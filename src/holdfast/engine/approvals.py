@@ -162,7 +162,7 @@ class ApprovalCall(Call):
         return given
 
     def _take(self, decision: dict[str, Any]) -> None:
-        """The decision was made when the run was forked: nobody is asked."""
+        """Take the decision that was given when the run was forked: nobody is asked."""
         pen = self.attempt.pen
         data = self._about(expires_ms=None, remind_ms=None, whole=True, replaced=True)
         pen.record("approval.asked", self.key, data, self._shown)
@@ -184,7 +184,7 @@ class ApprovalCall(Call):
     # While it is in memory
 
     def _watch(self, asked: Event) -> None:
-        """The question is there: wait for a person, the next reminder, the end of its time.
+        """Wait for a person, the next reminder, or the end of the question's time.
 
         How long that is was written when it was asked; the code may say something else by now.
         """
@@ -225,7 +225,7 @@ class ApprovalCall(Call):
         if data["expires_ms"] is not None and late_ms >= data["expires_ms"]:
             _ = self.attempt.bodies.start(self._expire)
             return
-        # Those that nobody was there for are one.
+        # Reminders that came due while no worker had the run count as one.
         self._reminded = max(self._reminded + 1, late_ms // data["remind_ms"])
         about = self._about(nth=self._reminded)
         self.attempt.pen.record("approval.reminded", self.key, about, then=lambda _: self._arm())
@@ -244,7 +244,7 @@ class ApprovalCall(Call):
             _ = self.attempt.bodies.start(self._weigh)
 
     async def _weigh(self) -> None:
-        """Say how many must agree to values that people have put in the place of what was shown."""
+        """Tell the store how many people must agree to each value that a person entered instead of the one shown."""
         attempt, question = self.attempt, self._question
         row = await attempt.host.store.approval(self._approval)
         for event in attempt.inbox.mailbox.votes(self._approval):
@@ -317,7 +317,7 @@ def _open_vote(event: Event) -> bool:
 
 
 def approval_id(attempt: Attempt, key: str) -> str:
-    """By its place in the journal: after a retry of the run the same may have to be asked again."""
+    """Derive an id from the place in the journal: after a retry of the run the same may have to be asked again."""
     return f"q-{attempt.identity.derived(f'{key}:{attempt.pen.next_seq}')[:16]}"
 
 
@@ -334,7 +334,7 @@ async def answered(call: Call, approval: str) -> Event:
 
 
 def withdraw(attempt: Attempt, key: str, approval: str) -> None:
-    """Nobody waits for this question any more: it disappears from people's lists."""
+    """Withdraw a question that no call waits for any more: it disappears from people's lists."""
     attempt.pen.record("approval.withdrawn", key, {"approval": approval}, withdraws=[approval])
 
 

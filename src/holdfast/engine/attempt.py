@@ -61,7 +61,7 @@ _IDENTIFIES = frozenset({"name", "digest", "input", "asked", "whole_digest", "le
 
 
 class Site(Protocol):
-    """Where a call is made: one task of a run, or one named block of it. It hands out keys in program order."""
+    """The place of a call: one task of a run, or one named block of it. It hands out keys in program order."""
 
     attempt: Attempt
     path: str
@@ -74,7 +74,7 @@ class Site(Protocol):
 
 
 class Guard(Protocol):
-    """Looks at every step of a run before a body of it begins: a budget, or who watches for loops."""
+    """A check of every step before its body begins: the budget, or the watch for loops."""
 
     async def let_in(self, call: Any) -> Exception | None:
         """Wait until a body of the call may begin; or why it may not."""
@@ -103,7 +103,7 @@ class Former(Protocol):
 
 
 class Owner(Carrying, Living, Talking, Protocol):
-    """The owner of an attempt, who carries it from outcome to outcome."""
+    """The owner of an attempt, which carries it from outcome to outcome."""
 
 
 class Kept:
@@ -133,7 +133,7 @@ class Kept:
         self.plan: Sequence[list[Any]] = ()
         self.choices: dict[str, Any] = {}
         self.means: dict[str, Any] = {}  # what is left of the budgets that hold, as the agent knows it
-        self.overrides: tuple[Override, ...] = ()  # those that held when the code began
+        self.overrides: tuple[Override, ...] = ()  # the overrides that held when the code began
         self.former: Former | None = None  # what was done behind the point to which the run went back, if it did
 
     def ask(self) -> None:
@@ -166,12 +166,12 @@ class Kept:
         self.means = means
 
     def carried(self) -> dict[str, Any]:
-        """For the checkpoint."""
+        """Return what a checkpoint carries."""
         kept = {"plan": self.plan, "choices": dict(self.choices), "means": self.means, "released": self.released}
         return {name: value for name, value in kept.items() if value}
 
     def restore(self, kept: dict[str, Any]) -> None:
-        """From the checkpoint."""
+        """Take over what a checkpoint carries."""
         self.plan, self.choices = kept.get("plan", ()), dict(kept.get("choices", {}))
         self.means = kept.get("means", self.means)
         self.released = kept.get("released", 0)
@@ -191,7 +191,7 @@ class Attempt:
         arrivals: Mapping[str, Callable[[Attempt, Event], None]],
     ) -> None:  # fmt: skip
         self.host, self.spec, self.journal = host, spec, journal
-        self._arrivals = arrivals  # by kind of event, who takes it
+        self._arrivals = arrivals  # by kind of event, the function that takes it
         self._waited = bool(signals) and run.lease_epoch > 1
         self._facts: RunFacts | None = None
         self.calls: dict[str, Call] = {}
@@ -240,7 +240,7 @@ class Attempt:
         self.tasks.start(self.spec.fn(*args, **kwargs), context)
 
     def guard_by(self, guard: Guard, *, first: bool = False) -> None:
-        """Have this look at every step too, after those that do already, or before them."""
+        """Add a guard that checks every step, after the guards already there, or before them."""
         self.guards = (guard, *self.guards) if first else (*self.guards, guard)
 
     # Asking
@@ -252,7 +252,7 @@ class Attempt:
         return call
 
     def enter(self, call: Call | None) -> Generator[Any, Any, None]:
-        """A verb is awaited: refused if the run is leaving, and a divergence if it should have been `restore` (None)."""
+        """Enter a verb: refused if the run is leaving, and a divergence if it should have been `restore` (None)."""
         if call is not None and not self.life.closing:
             self.kept.ask()
             if self.journal.awaits_restore:
@@ -296,7 +296,7 @@ class Attempt:
             _here.reset(token)
 
     def begin_asked(self) -> None:
-        """A reason to hold the run back is over: what was asked meanwhile begins."""
+        """Begin calls that were made while a reason, which is over now, held the run back."""
         for call in list(self.calls.values()):
             if self.life.live and not call.begun and not call.withdrawn and self._may_begin(call):
                 self._begin(call)
@@ -333,7 +333,7 @@ class Attempt:
         return event
 
     def withdraw(self, call: Call) -> None:
-        """The waiter is gone. Before the outcome is numbered this stops the call; afterwards it changes nothing."""
+        """Stop a call whose waiter is gone, if its outcome has no number yet; afterwards this changes nothing."""
         if self.life.closing or call.settled or call.withdrawn:
             return
         call.withdrawn = True
@@ -423,7 +423,7 @@ class Attempt:
         self.tasks.stir()
 
     def saw_step(self, event: Event) -> None:
-        """The outcome of a step is delivered: what is left of budgets is known, and that the step was made."""
+        """Note the delivered outcome of a step: what is left of budgets is known, and that the step was made."""
         means = event.data.get("left")
         if means is not None:
             self.kept.has_left(means)
@@ -431,7 +431,7 @@ class Attempt:
             guard.saw(event)
 
     def pass_over(self) -> None:
-        """The agent has ended: recorded outcomes that nobody waited for any more the first time are through as well."""
+        """Pass over recorded outcomes that no task waited for any more the first time: the agent has ended."""
         while (event := self.journal.next()) is not None:
             call = self.calls.get(event.key or "")
             if not KINDS[event.kind].arrives and (call is None or not call.withdrawn):
@@ -451,7 +451,7 @@ class Attempt:
     # The edge
 
     def reach_edge(self) -> None:
-        """Every recorded outcome is through and the run has settled: from here on the run acts."""
+        """Go live: every recorded outcome is delivered and the run has settled, so from here on the run acts."""
         left_over = self.journal.left_over()
         if left_over is not None:
             self.diverge(left_over, "the code did not ask for it" + self.asks_instead() + self.unrecorded.where())
@@ -493,7 +493,7 @@ class Attempt:
     # journal. It is never raised into the agent, which could catch it and act upon it.
 
     def diverge(self, divergence: Divergence, found: str) -> None:
-        """The code does not fit its journal."""
+        """Pause the run, because the code does not fit its journal."""
         self.life.diverges(divergence, found)
         self.pause(f"NondeterminismError: {divergence.told(self.run.id, found)}")
 
@@ -529,7 +529,7 @@ class Attempt:
         return f"; it now calls {', '.join(told)}{more}, which the journal does not have" if told else ""
 
     def requested(self, signal: Signal) -> None:
-        """The run is to pause, to go on or to stop."""
+        """Pass on a request that the run pause, go on or stop."""
         self.control.requested(signal)
 
     # Leaving
@@ -562,7 +562,7 @@ class Attempt:
     # Facts
 
     def renamed(self) -> None:
-        """The run has other names from here on."""
+        """Forget the names of the run, which has other ones from here on."""
         self._facts = None
 
     def facts(self) -> RunFacts:
@@ -583,7 +583,7 @@ class Attempt:
 class Call:
     """One durable call. Subclasses say how it begins and what its outcome means."""
 
-    of: ClassVar[str] = ""  # which kinds of events are its own: those that begin with this word
+    of: ClassVar[str] = ""  # its own events are the kinds that begin with this word
     __slots__ = (
         "asked", "attempt", "begun", "digest", "future", "key", "lean", "name", "numbered", "preview", "settled", "tells",
         "whole", "withdrawn",
@@ -667,7 +667,7 @@ class Call:
 
     @property
     def body_attempt(self) -> int:
-        """Which attempt of the body this is; 0 if there is none."""
+        """The number of the body's attempt; 0 if there is none."""
         return 0
 
     def weigh(self) -> str:

@@ -43,7 +43,7 @@ class Asking(Protocol):
         """Begin what was asked for while it was held back."""
 
     def all_begun(self) -> bool:
-        """Has all that was asked for begun, but for what waits for a conversation?"""
+        """Has every call begun, except calls that wait for a conversation?"""
         ...
 
 
@@ -82,7 +82,7 @@ class Bodies:
         self.may_begin.clear()
 
     def allow(self, reason: str) -> None:
-        """This reason is over; if no other is left, what was asked meanwhile begins."""
+        """Drop a reason that is over; if no other is left, calls that were made meanwhile begin."""
         self._held_back.pop(reason, None)
         self.resume()
 
@@ -175,7 +175,7 @@ class Bodies:
         self.rested()
 
     def rested(self) -> None:
-        """Something is over that may have kept the run from coming to rest."""
+        """Check whether the run has come to rest: something that may have kept it from that is over."""
         if self._tasks.resting and not (self._life.closing or self._pen.unacked or self.driving):
             self._tasks.gate.kick()  # it has left nothing that would: perhaps the run only waits now
 

@@ -3,12 +3,12 @@
 The budgets that hold for a run are its own and those of the runs above it. They are looked at in the store before each
 attempt, by runs that have or are below one that has a budget; no others pay for it. When one is spent, no body begins: the
 call ends with `BudgetExceeded`, or a person is asked for more. That question is about the run whose budget it is. There is one
-of it, however many calls and runs wait for it: a call that finds the budget spent joins those that wait, and all are told of
-the answer. What people give is nowhere but in their answers; a no is the last word.
+of it, however many calls and runs wait for it: a call that finds the budget spent joins the waiting calls, and all are
+told of the answer. What people grant is stored in their answers alone; a no is final.
 
-Overshoot. What a body spends is known when it has ended, and nobody is stopped for it: what is spent beyond a limit is at most
-what the bodies spend that run when it is reached, in this run and the others below the same budget. Of steps, the
-bodies that this run has begun count as spent.
+Overshoot. What a body spends is known when it has ended, and no running body is stopped for it: what is spent beyond a
+limit is at most what the bodies spend that run when it is reached, in this run and the others below the same budget. Of
+steps, the bodies that this run has begun count as spent.
 
 Crash points. The question, and that this run waits for it, are written with the event that asks. The next life finds both in
 the store, and waits, or goes on if it was answered meanwhile.
@@ -99,10 +99,10 @@ class Meter:
         self._running.discard(call.bill)
 
     def saw(self, event: Event) -> None:
-        """Nothing to do: the outcome itself tells what is left."""
+        """Do nothing: the outcome itself tells what is left."""
 
     def begin_era(self) -> None:
-        """A budget holds over checkpoints."""
+        """Do nothing: a budget holds over checkpoints."""
 
     def _notice(self, purses: list[Purse], now: int) -> None:
         """Have it in the history when a soft limit was passed."""

@@ -142,7 +142,7 @@ class Tick(Call):
 CALLERS.add(Tick.settle.__code__)
 
 
-PASSED_OVER: Final = object()  # in the place of a message that is not for the call
+PASSED_OVER: Final = object()  # returned instead of a message that is not for the call
 
 
 class ReceiveCall(Call):
@@ -186,13 +186,13 @@ class ReceiveCall(Call):
                 self._timer.cancel()
 
     def open(self, event: Event) -> Generator[Any, Any, Any]:
-        """Make of a message what the agent gets, or pass it over. Those that somebody sent are read as they come."""
+        """Turn a message into the value that the agent gets, or pass it over. A sent message is read as it came."""
         return opened(self.attempt, self._topic, self._shape, event)
         yield
 
     @property
     def late(self) -> str:
-        """Why it is waited for no more."""
+        """The reason why it is waited for no more."""
         return f"no message came on the topic {self._topic!r} in time"
 
     def _timed_out(self) -> None:

@@ -1,4 +1,4 @@
-"""An attempt as its host sees it: all that whoever carries runs may ask of one, and nothing else.
+"""An attempt as its host sees it: all that a host may ask of an attempt, and nothing else.
 
 Look here to put the engine on another ground: a `Host` (host.py) gives an attempt what it needs, `execute.begin` returns one of
 these, and a host that uses both knows no part of the engine.
@@ -60,7 +60,7 @@ class Carried:
             self.attempt.inbox.notice()
 
     def stopped(self) -> None:
-        """Somebody stopped the run in the store: look whether it is still ours."""
+        """Look whether the run is still ours: it was stopped in the store."""
         self.attempt.control.look_for_owner()
 
     # How it fares
@@ -77,7 +77,7 @@ class Carried:
 
     @property
     def unfit(self) -> str:
-        """Why its records do not fit this code, if it left because of that."""
+        """The reason why its records do not fit this code, if it left because of that."""
         return self.attempt.life.unfit
 
     @property
@@ -133,7 +133,7 @@ class Carried:
                 yield OpenBody(key, call.name, call.preview, call.body_attempt, began)
 
     def asked(self, key: str) -> Asked:
-        """Tell what identifies a call that is open, for a host that answers in the place of its body."""
+        """Return what identifies an open call, for a host that answers instead of the call's body."""
         call = self.attempt.calls[key]
         return Asked(key, call.name, call.preview, call.digest, call.weigh(), call.thin())
 
@@ -190,5 +190,5 @@ class Carried:
             await self.attempt.control.put_away()
 
     async def unwound(self) -> None:
-        """Wait a little for its tasks to end; the host keeps those that do not."""
+        """Wait a little for its tasks to end; the host keeps the tasks that do not."""
         await self.attempt.unwound()

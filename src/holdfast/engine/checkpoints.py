@@ -25,7 +25,7 @@ from holdfast.store.checkpoints import state_texts
 from holdfast.values.deltas import Chain, ranges, whole
 from holdfast.words.model import Event
 
-_COPIES: Final = 100  # of the last messages stay in the inbox, for people who look
+_COPIES: Final = 100  # of the last messages stay in the inbox, for people to look at
 
 
 class RestoreCall:

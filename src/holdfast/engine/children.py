@@ -161,7 +161,7 @@ class ChildCall(Call):
         attempt.pen.record("child.ended", None, {"child": own, "status": "failed", "error": error})
 
     def _take(self, given: str, starts: bool) -> None:
-        """Its result was given when the run was forked: no child is started."""
+        """Take the result that was given when the run was forked: no child is started."""
         attempt, former = self.attempt, self.attempt.kept.former
         assert self._spec is not None
         assert self._input is not None

@@ -52,9 +52,9 @@ class Control:
     ) -> None:  # fmt: skip
         self._life, self._host, self._journal, self._pen, self._bodies = life, host, journal, pen, bodies
         self._tasks, self._inbox, self._mailbox, self._parking = tasks, inbox, inbox.mailbox, parking
-        self._pausing: dict[str, Any] | None = None  # who asked the run to pause, and why
+        self._pausing: dict[str, Any] | None = None  # the pause that was asked for: by whom, and why
         self._stopping = False  # it was asked to stop, although the agent's code may not have come so far yet
-        self.cancelling: dict[str, Any] | None = None  # who asked the run to stop, why, and until when it may tidy up
+        self.cancelling: dict[str, Any] | None = None  # asked to stop: by whom, why, and until when it may tidy up
         self.unwinding = False  # the agent was told
         self._seeing_off = self._childless = False  # all below it are being seen off; have ended
         self._ends_now = False  # it was asked for twice
@@ -105,7 +105,7 @@ class Control:
         self._inbox.look_at_each()
 
     def look_ahead(self) -> None:
-        """The run goes live: if it is to pause, nothing begins before that."""
+        """Hold everything back if the run, which goes live, is to pause."""
         if self._journal.pausing is not None:
             self._pause_for(self._journal.pausing.data)  # its owner died before it could
         elif any(signal.kind == "run.pausing" and signal.data for signal in self._inbox.signals) and not self._stopping:
@@ -120,7 +120,7 @@ class Control:
     # Pausing
 
     def _pause_for(self, request: dict[str, Any]) -> None:
-        """Somebody wants this run to stop for a while. Of several requests the nearest holds it: its own, then its parent's."""
+        """Pause the run as a request asks. Of several requests the nearest holds it: its own, then its parent's."""
         before = self._pausing
         if before is None:
             self._pausing = request
@@ -132,7 +132,7 @@ class Control:
         self._pen.progress.set()
 
     def _stay(self) -> None:
-        """The run is not to be paused any more."""
+        """Go on: the run is not to be paused any more."""
         self._pausing = None
         self._pen.progress.set()
         self._bodies.allow("pausing")
@@ -312,7 +312,7 @@ class Control:
     # Ending
 
     def _end(self) -> None:
-        """The grace is over, or it was asked for twice: the run ends although its code has not, and all below it with it."""
+        """End the run, and all below it, although its code has not ended: the grace is over, or it was asked for twice."""
         if not self._life.closing and self._life.live:
             self.finish("cancelled", None, None)
 
@@ -333,7 +333,7 @@ class Control:
         self._pen.record(f"run.{status}", None, data, transition=transition, then=lambda _: self._life.close("ended"))
 
     def look_for_owner(self) -> None:
-        """The run was stopped, perhaps by somebody else: then this process does not have it any more."""
+        """Look whether this process still has the run, which was stopped, perhaps by another process."""
 
         async def look() -> None:
             run = self._life.run

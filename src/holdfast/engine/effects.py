@@ -70,7 +70,7 @@ _STANDARD: Final = (os.path.dirname(os.__file__) + os.sep, os.path.dirname(os.pa
 def watch() -> None:
     """Notice effects in agent code, in this process, from now on."""
     sys.addaudithook(_heard)
-    if sys.platform != "win32":  # who looks it up there is multiprocessing; `subprocess` has it already, and tells
+    if sys.platform != "win32":  # multiprocessing looks it up there; `subprocess` has it already, and tells
         _posixsubprocess.fork_exec = _told_of(_PROCESS, _posixsubprocess.fork_exec)
     if sys.version_info < (3, 13):  # before which it told no hook
         time.sleep = _told_of("time.sleep", time.sleep)

@@ -1,8 +1,8 @@
 """Streams of a body that runs elsewhere than its engine: in another process, which the engine hears of when the body has ended.
 
-Look here for what a ground needs that has bodies performed by others (`Host.perform`). Where the body runs, `Desk` stands in the
-place of the engine: it reads where streams stand, and has what is written put into the store by whoever made it. Then the engine
-learns where they stand now (`learn`), and marks their ends as it does for bodies of its own.
+Look here for what a ground needs that has bodies performed by others (`Host.perform`). Where the body runs, `Desk`
+stands in for the engine: it reads where streams stand, and the process that made it puts what is written into the
+store. Then the engine learns where they stand now (`learn`), and marks their ends as it does for bodies of its own.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Desk:
 
 
 class _Open:
-    """Calls that are open: of a stream that has not ended, whoever writes it."""
+    """A container of all calls: the writer of a stream that has not ended counts as open, whichever call it is."""
 
     def __contains__(self, key: object) -> bool:
         return True

@@ -91,7 +91,7 @@ def _arguments(spec: AgentSpec, text: str) -> tuple[tuple[Any, ...], dict[str, A
 
 
 async def load(host: Host, run: RunRow, spec: AgentSpec, loop: Loop | None = None) -> Attempt:
-    """Everything replay needs, read once: no work per step grows with the history."""
+    """Load everything that replay needs, read once: no work per step grows with the history."""
     install(asyncio.get_running_loop())
     store = host.store
     events = run.journal if isinstance(run, Claimed) else None

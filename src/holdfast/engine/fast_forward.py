@@ -39,13 +39,13 @@ def ahead(site: Site, names: str) -> Iterator[Recorded]:
 
 
 def _home(site: Site) -> str:
-    """Where the tasks beside this one have their paths."""
+    """Return the prefix that the paths of the tasks beside this one share."""
     parent, slash, _ = site.path.rpartition("/")
     return f"{parent}{slash}"
 
 
 class SkipCall(Call):
-    """Takes outcomes in place of the calls that were made the first time. It wakes its task with the last one."""
+    """Takes outcomes instead of the calls that were made the first time. It wakes its task with the last one."""
 
     of = "step"
     __slots__ = ("_keys", "_left", "_site", "_task")
@@ -73,7 +73,7 @@ class SkipCall(Call):
         self.attempt.tasks.asked()
 
     def settle(self, event: Event) -> None:
-        """Nobody stirs before the last one, so those that follow it at once need not wait for the run to settle."""
+        """Take an outcome and all that follow at once: no task stirs before the last, so the run need not settle."""
         attempt, journal = self.attempt, self.attempt.journal
         self._left.discard(event.key or "")
         attempt.saw_step(event)

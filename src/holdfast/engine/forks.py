@@ -2,8 +2,9 @@
 
 Look here for which calls of a fork are answered without a body, and which ask first.
 
-A fork has its history up to the point from another run. There stands `run.forked`, which says who the run is from then on; its
-identity follows where the event is delivered. What was open at the point begins anew, under that identity (`Journal`).
+A fork has its history up to the point from another run. There stands `run.forked`, which gives the identity of the run
+from then on; the identity changes where the event is delivered. What was open at the point begins anew, under that
+identity (`Journal`).
 
 Behind the point the other run has gone on, and its steps had effects. A call of the fork that was made there too, by its key and
 name, or elsewhere with the same input, is as one in doubt: its body ran, in another life. `effects` says what happens: "new" runs
@@ -98,7 +99,7 @@ class Former:
                 self._done[done.key] = done
 
     def settled(self) -> None:
-        """All is learnt: what was done can be found by its input too, because the code may come to it by another way now."""
+        """Index what was done by its input too, once all is learnt: the code may come to it by another way now."""
         for found, done in ((self._alike, self._done), (self._born, self.children)):
             found.update({(each.data.get("name", ""), each.data.get("digest", "")): each for each in done.values()})
 
@@ -166,7 +167,7 @@ class Former:
         return True
 
     def carried(self) -> dict[str, Any]:
-        """For the checkpoint, behind which nobody sees the events that said so."""
+        """Return what a checkpoint carries, because behind it the events that said so are not seen."""
         return {"origin": self.origin, "retries": list(self._retries.items()), "replace": self.replaced}
 
 
@@ -209,7 +210,7 @@ def _left(left: dict[str, list[Event]]) -> Iterable[Event]:
 
 
 def arrive(attempt: Attempt, forked: Event) -> None:
-    """The run is one of its own from here on."""
+    """Make the run one of its own from here on."""
     become(attempt, forked.data)
     attempt.inbox.mailbox.stand_in(forked.data.get("children", {}))
 

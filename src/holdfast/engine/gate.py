@@ -79,7 +79,7 @@ class Gate:
         self._ready: Sized | None = getattr(loop, "_ready", None)  # what asyncio's own loops are about to call
 
     def kick(self) -> None:
-        """Something happened: find out when the run has settled."""
+        """Begin to find out when the run has settled: something happened."""
         self._ceased = False
         if not self.pumping:
             self.pumping, self._quiet, self._last = True, 0, self._tasks.activity

@@ -72,7 +72,7 @@ class Work:
     target: object  # of a method: its object, which is the first of `args` too
     digest: str  # of the arguments, by which the call is known
     failures: int  # attempts that failed before this one
-    rate: Reservation | None = None  # the turn that whoever performs it waits for first
+    rate: Reservation | None = None  # the turn that the performer of the body waits for first
 
 
 class Host(Protocol):
@@ -129,7 +129,7 @@ class Host(Protocol):
         ...
 
     def overrides(self, root: str) -> Iterable[Override]:
-        """Replacements that a test puts in place of parts of agents, in the runs of this root."""
+        """Replacements by which a test overrides parts of agents, in the runs of this root."""
         ...
 
     @property

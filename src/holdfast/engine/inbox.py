@@ -53,7 +53,7 @@ class Mailbox:
             self._box(topic).append(event)
 
     def child_ended(self, event: Event) -> None:
-        """A child has ended."""
+        """Give the end of a child to its waiters."""
         child: str = event.data["child"]
         if self.stand_ins:
             child = next((known for known, own in self.stand_ins.items() if own == child), child)
@@ -66,13 +66,13 @@ class Mailbox:
         self.stand_ins = self.stand_ins | children
 
     def decision(self, event: Event) -> None:
-        """A question has its answer, or its time is over."""
+        """Give the end of a question, by an answer or by time, to its waiters."""
         self.decided[event.data["approval"]] = event
         while self.wake_one("approval", event.data["approval"], event):
             pass
 
     def said(self, event: Event) -> None:
-        """A person has said something to a question without deciding it."""
+        """Keep what a person said to a question without deciding it."""
         self._said.setdefault(event.data["approval"], []).append(event)
         if event.data["approval"] in self.hearers:
             self.hearers[event.data["approval"]]()
@@ -80,14 +80,14 @@ class Mailbox:
     def _box(self, topic: str) -> deque[Event]:
         return self.letters.setdefault(topic, deque())
 
-    # Who waits
+    # Waiters
 
     def wait(self, kind: str, name: str, future: asyncio.Future[Any]) -> None:
         """Have this future resolved by the next arrival of the kind and name."""
         self._waiters.setdefault((kind, name), deque()).append(future)
 
     def wake_one(self, kind: str, name: str, event: Event) -> bool:
-        """Give an arrival to the first that waits for it; False if nobody does."""
+        """Give an arrival to the first future that waits for it; False if none does."""
         waiting = self._waiters.get((kind, name))
         while waiting:
             future = waiting.popleft()
@@ -113,23 +113,23 @@ class Mailbox:
         return self._said.get(approval, [])
 
     def forsake(self, approval: str, key: str) -> None:
-        """An earlier life asked this, and the one that is replayed now was seen not to wait for the answer."""
+        """Note a question that an earlier life asked, and for whose answer the replayed code was seen not to wait."""
         self._forsaken[approval] = key
 
     def forsaken(self) -> list[tuple[str, str]]:
-        """Such questions that nobody has decided, each with its call; they are told once."""
+        """Return the forsaken questions that nobody has decided, each with its call; they are told once."""
         if not self._forsaken:
             return []
         forsaken, self._forsaken = self._forsaken, {}
         return [(approval, key) for approval, key in forsaken.items() if approval not in self.decided]
 
     def take(self, topic: str) -> Event | None:
-        """The oldest message of a topic that nobody has received."""
+        """Take the oldest message of a topic that no call has received."""
         box = self.letters.get(topic)
         return box.popleft() if box else None
 
     def take_all(self, topic: str) -> list[Event]:
-        """Every message of a topic that nobody has received."""
+        """Take every message of a topic that no call has received."""
         return list(self.letters.pop(topic, ()))
 
     def forget_ended(self) -> None:
@@ -137,19 +137,19 @@ class Mailbox:
         self.ended.clear()
 
     def put_back(self, topic: str, letters: list[Event]) -> None:
-        """Messages that were taken and not received after all: the next ones again."""
+        """Put back messages that were taken and not received after all: they are the next ones again."""
         self._box(topic).extendleft(reversed(letters))
 
     def kept(self) -> list[Event]:
-        """Every arrival that may still be asked for."""
+        """List every arrival that may still be asked for."""
         return [*self.unread(), *self.ended.values(), *self.decided.values()]
 
     def count(self) -> int:
-        """Count the messages that nobody has received."""
+        """Count the messages that no call has received."""
         return sum(map(len, self.letters.values()))
 
     def unread(self) -> list[Event]:
-        """Every message that nobody has received, in order of arrival: what a checkpoint carries over."""
+        """List every message that no call has received, in order of arrival: a checkpoint carries these over."""
         return sorted((event for box in self.letters.values() for event in box), key=lambda event: event.seq)
 
 
@@ -164,7 +164,7 @@ class Receiving(Protocol):
 
 
 class Inbox:
-    """Fetches what was sent to one run, for as long as it is in memory."""
+    """Fetches the signals of one run while it is in memory."""
 
     __slots__ = (
         "_bodies", "_host", "_journal", "_life", "_noticed", "_owner", "_pen", "_singly", "_tasks",
@@ -209,7 +209,7 @@ class Inbox:
         self._pen.record(signal.kind, None, data, signal.value, inbox_seen=signal.position)
 
     def look_at_each(self) -> None:
-        """The run was asked to stop: the store puts nothing into its journal by itself any more."""
+        """Look at each signal, because the run was asked to stop: the store puts none into the journal by itself."""
         self._singly = True
 
     def take_signals(self) -> Sequence[Signal]:
@@ -218,12 +218,12 @@ class Inbox:
         return signals
 
     def look(self) -> None:
-        """The run is live: fetch what came while it was loaded or replayed."""
+        """Fetch the signals that came while the run was loaded or replayed: it is live now."""
         if self._noticed:
             self.notice()
 
     def notice(self, *, sure: bool = False) -> None:
-        """Something may have come (`sure`: it has): fetch it now, or once the run is live and the fetch before is over."""
+        """Fetch signals that may have come (`sure`: have come), now or when the run is live and no other fetch goes on."""
         self._noticed = True
         if self._life.live and not self._life.closing and not self.fetching:
             self.fetching = True
@@ -231,7 +231,7 @@ class Inbox:
                 _ = self._bodies.start(self._fetch)
 
     def _take(self) -> bool:
-        """Have the store put what came into the journal, if the run only waits."""
+        """Have the store put new signals into the journal, if the run only waits."""
         life, pen, bodies, tasks = self._life, self._pen, self._bodies, self._tasks
         busy = bodies.drivers or pen.unacked or self._journal.ready or pen.is_held
         if busy or bodies.holding or not tasks.resting or tasks.gate.pumping or self._singly:

@@ -1,6 +1,6 @@
 """The history of one run, as its owner sees it. No I/O and no loop: events in, answers out.
 
-Outcomes have one order, that of their numbers: those that were recorded before come first, then those that become durable in
+Outcomes have one order, that of their numbers: outcomes recorded before come first, then outcomes that become durable in
 this life (`land`). `next` is the one to be delivered next, and `move_on` passes it, on replay and live alike. What was only
 begun (a timer, a child, an attempt) is kept by key, for the call that will ask for it again.
 """
@@ -137,13 +137,13 @@ class Journal:
         return self.ready[0] if self.ready else None
 
     def land(self, event: Event) -> None:
-        """An outcome is durable, and waits for its turn."""
+        """Queue an outcome that is durable, and waits for its turn."""
         if self.ready is None:
             self.ready = deque()
         self.ready.append(event)
 
     def move_on(self) -> None:
-        """The next outcome was delivered."""
+        """Pass the next outcome, which was delivered."""
         if self.turn < len(self.outcomes):
             self.turn += 1
         else:
@@ -156,7 +156,7 @@ class Journal:
         self.time = max(self.time, event.at)
 
     def passes(self, key: str) -> None:
-        """The code goes on from the outcome of this call without making it."""
+        """Note that the code goes on from the outcome of this call without making it."""
         self.unclaimed.pop(key, None)
         self.unasked.pop(key, None)
 
@@ -190,7 +190,7 @@ class Journal:
         return patch in self.patched
 
     def left_over(self) -> Divergence | None:
-        """Something recorded that the code has not asked for, if there is any: an outcome first, then what was begun."""
+        """Find a record that the code has not asked for, if there is any: an outcome first, then what was begun."""
         if self.checkpoint is not None and not self.restored:
             return Divergence.of(self.checkpoint)
         for event in self.outcomes[self.turn :]:

@@ -29,7 +29,7 @@ class Living(Protocol):
 
 
 class Life:
-    """Where one attempt at a run is in its life, and how it left."""
+    """The stage that one attempt at a run has reached, and how it left memory."""
 
     __slots__ = (
         "_owner", "closing", "ended", "finishing", "found", "left", "live", "loop", "misfit", "outside", "run",
@@ -60,7 +60,7 @@ class Life:
         return transition
 
     def finish(self, transition: Transition) -> Transition:
-        """The agent has ended, or its time is over."""
+        """Finish: the agent has ended, or its time is over."""
         self.finishing = True
         return self.leaves(transition)
 
@@ -70,7 +70,7 @@ class Life:
             self.misfit, self.found = record, found
 
     def does_not_fit(self, reason: str, event: Event | None = None) -> None:
-        """A record does not fit the types of this code: perhaps it fits those of another worker.
+        """Leave, because a record does not fit the types of this code: perhaps it fits the types of another worker.
 
         The run leaves without a write to its journal, and the host gives it back, or pauses it if no worker is left.
         """

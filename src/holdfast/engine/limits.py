@@ -84,7 +84,7 @@ class Passage:
                 return
 
     async def _until_soon(self, held: Callable[[Turn], object], ahead_ms: int) -> None:
-        """Wait until a little before the turn: whoever performs the body waits for the rest of it."""
+        """Wait until a little before the turn: the performer of the body waits for the rest of it."""
         clock, rate = self._call.attempt.host.clock, self.reservation
         if self._lane.rate_key is not None:
             if rate.turn is None:
@@ -109,7 +109,7 @@ class Passage:
         return {"at": turn.at, "place": turn.place, **shared, **({"paused": True} if turn.paused else {})}
 
     async def learn(self, error: Exception | None, tokens: int = 0) -> str | None:
-        """Tell all who share the rate how the body ended; returns the rate's name if that pauses it."""
+        """Tell all sharers of the rate how the body ended; returns the rate's name if that pauses it."""
         lane, store, turn = self._lane, self._call.attempt.host.store, self.reservation.turn
         if lane.rate_key is None:
             return None
@@ -151,7 +151,7 @@ class Passage:
             wait_ms = min(wait_ms * 1.5, _LAST_LOOK_MS)
 
     def leave(self) -> None:
-        """The body has ended: its slot is free once the store knows. If we die before, it is free all the same."""
+        """Free the slot of a body that has ended, once the store knows. If we die before, it is free all the same."""
         attempt, key = self._call.attempt, self._lane.limit_key
         if not self._inside or key is None or attempt.life.closing:
             return

@@ -304,7 +304,7 @@ class Tasks:
         self.given_up = True
 
     def refused(self, verb: str) -> Durable[Any]:
-        """A verb is called while the run leaves memory: the first hundred times it raises `Suspended`, then it never ends.
+        """Refuse a verb while the run leaves memory: the first hundred times it raises `Suspended`, then it never ends.
 
         Code that swallows the refusals and goes on is put to sleep for ever that way: it must not spin the loop.
         """
@@ -344,7 +344,7 @@ class Tasks:
         self.hops += 1
 
     def asked(self) -> None:
-        """A call was asked for: the run has not settled."""
+        """Note that a call was made: the run has not settled."""
         self.activity += 1
 
     def swept(self) -> None:
@@ -352,27 +352,27 @@ class Tasks:
         self.dusty = False
 
     def rest(self) -> None:
-        """The only task there is waits at the gate."""
+        """Note that the only task there is waits at the gate."""
         self.resting = True
 
     def settle(self) -> bool:
-        """All of the run has been seen to wait, and nothing is left to deliver. True if the agent has ended, and all it started."""
+        """Note that all of the run waits, with nothing left to deliver. True if the agent has ended, and all it started."""
         self.resting = self.settled = True
         return not self.alive and self.root is not None
 
     def stir(self) -> None:
-        """An outcome is delivered: the run moves."""
+        """Note that the run moves: an outcome is delivered."""
         self.resting = self.settled = False
         self.activity += 1
 
     def stirs(self, task: Stirring) -> None:
-        """A task of a resting run is stepped. If the run has settled, it was not the gate that moved it."""
+        """Note that a task of a resting run is stepped. If the run has settled, it was not the gate that moved it."""
         if self.settled:
             self.owner.stirred(task.scope, task)
         self.resting = False
 
     def stray(self, now_s: float) -> None:
-        """Something foreign moved the run: the loop's time goes on, or code that polls would never end."""
+        """Let the loop's time go on, because something foreign moved the run: else code that polls would never end."""
         self.resting = self.settled = False
         self.tick(now_s)
 
@@ -381,11 +381,11 @@ class Tasks:
         self.ticked_s = max(self.ticked_s, when_s)
 
     def restart_time(self) -> None:
-        """A new era begins."""
+        """Restart the loop's time: a new era begins."""
         self.ticked_s = 0.0
 
     def go_on_forever(self) -> None:
-        """They were seen to go on without waiting for anything: requests to stop do not wait for them to settle."""
+        """Note that the tasks go on without waiting for anything: requests to stop do not wait for them to settle."""
         self.never_settle = True
 
 
@@ -480,7 +480,7 @@ def _install_order(loop: Any) -> None:
                 place.tasks.hop()
             return schedule(callback, *args, context=context)
 
-        run_call_soon.uncounted = schedule  # type: ignore[attr-defined]  # for those that are never in a run
+        run_call_soon.uncounted = schedule  # type: ignore[attr-defined]  # for callers that are never in a run
         return run_call_soon
 
     loop.call_soon, loop.call_soon_threadsafe = counted(loop.call_soon), counted(loop.call_soon_threadsafe)
@@ -554,7 +554,7 @@ def _is_scope(place: object) -> bool:
 
 
 def is_ours(filename: str) -> bool:
-    """Is this file part of Holdfast or of asyncio, and so of no interest to the person who reads a report?"""
+    """Is this file part of Holdfast or of asyncio, and so of no interest to the reader of a report?"""
     return filename.startswith((_PACKAGE, _ASYNCIO, "<"))
 
 
@@ -576,7 +576,7 @@ def made_at(coro: Any) -> str:
 
 
 def waiting_location(coro: Any) -> str:
-    """Where a suspended coroutine waits: its innermost frame outside asyncio and Holdfast, as file:line."""
+    """Find where a suspended coroutine waits: its innermost frame outside asyncio and Holdfast, as file:line."""
     found = ""
     for frame in suspended_frames(coro):
         if not is_ours(frame.f_code.co_filename):
@@ -615,7 +615,7 @@ class Generators:
         self._homes: dict[int, tuple[Any, Place]] = {}
 
     def first(self, generator: Any) -> None:
-        """A generator is iterated for the first time. One of a run is ours alone, also when the loop is shut down."""
+        """Note the first iteration of a generator. A run's generator is ours alone, also when the loop is shut down."""
         place: Any = here()
         if not getattr(place, "is_scope", False):
             self._homes.pop(id(generator), None)  # of one that was at the same address
@@ -625,13 +625,13 @@ class Generators:
         self._homes[number] = weakref.ref(generator, lambda _: self._dies(number)), place
 
     def _dies(self, number: int) -> None:
-        """A generator is about to be collected; if it was left in the middle, `last` is called right after this, and else never."""
+        """Forget a generator that is about to be collected; `last` is called right after this if it was left in the middle."""
         home = self._homes.get(number)
         if home is not None and not self._loop.is_closed():
             self._soon(self._forget, number, home)
 
     def _soon(self, call: Callable[..., None], *arguments: Any) -> None:
-        """On the loop. Some frameworks use up dozens of generators a turn: to wake the loop for each would take long."""
+        """Call on the loop. Some frameworks use up dozens of generators a turn: waking the loop for each takes long."""
         here = threading.get_ident() == self._thread
         (self._call_soon if here else self._loop.call_soon_threadsafe)(call, *arguments)
 

@@ -32,11 +32,11 @@ class Watch:
         self.tail = Tail(loops)
 
     def begin_era(self) -> None:
-        """At a checkpoint it begins anew."""
+        """Begin anew at a checkpoint."""
         self.tail = Tail(self.tail.loops)
 
     def landed(self, call: Call) -> None:
-        """Nothing to do: what counts is that an outcome was delivered."""
+        """Do nothing: what counts is that an outcome was delivered."""
 
     def saw(self, event: Event) -> None:
         """An outcome was delivered."""

@@ -49,7 +49,7 @@ def _closing(key: str) -> str:
 
 
 class OpenCall(Call):
-    """Begins a block of a stream: has it for this call, or finds that somebody else has it."""
+    """Begins a block of a stream: has it for this call, or finds that another call has it."""
 
     of = "stream"
     __slots__ = ("_outlet",)
@@ -152,7 +152,7 @@ class AgentOutlet:
             self._begun = bool(self._stored)
 
     def keep(self) -> None:
-        """There is nothing to keep."""
+        """Do nothing: there is nothing to keep."""
 
     def write(self, text: str) -> None:
         self._check()
@@ -342,5 +342,5 @@ class StepOutlet:
                 self._attempt.streams.end(self._begin())
             self._attempt.streams.release(self._tail)
         self._body.open_now -= {self._name}
-        # Who raised may be tried again: the outcome of the step, or the next attempt, says what it was.
+        # A body that raised may be tried again: the outcome of the step, or the next attempt, says what it was.
         self._tail = None

@@ -73,7 +73,7 @@ class Parking:
     # What is waited for
 
     def tick(self, by: int) -> None:
-        """The agent has set an asyncio timer (1), or one is over (-1)."""
+        """Count an asyncio timer that the agent has set (1), or that is over (-1)."""
         self.ticks += by
 
     @contextmanager
@@ -90,7 +90,7 @@ class Parking:
 
     @property
     def busy(self) -> str | None:
-        """Why the run cannot leave memory now, if it cannot."""
+        """The reason why the run cannot leave memory now, if it cannot."""
         if self._bodies.driving:
             return "a step runs"
         if self._pen.unacked:
@@ -119,7 +119,7 @@ class Parking:
     # Parking
 
     def idle(self) -> None:
-        """The run has settled and nothing is left to deliver: park it after a grace, or tell where it is stuck."""
+        """Park the run after a grace, or tell where it is stuck: it has settled and nothing is left to deliver."""
         if self.busy or self._bodies.holding:
             return
         clock, seen = self._host.clock, self._tasks.activity

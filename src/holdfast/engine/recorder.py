@@ -124,10 +124,10 @@ class Recorder:
         self.next_seq = life.run.next_seq
         self.unacked = 0
         self.on_their_way = 0  # of these: given to the store
-        self._held: list[tuple[Append, Receipt]] | None = None  # and those that wait for a transaction
+        self._held: list[tuple[Append, Receipt]] | None = None  # and the writes that wait for a transaction
         self.numbered = numbered  # outcomes that have a place in the journal, over all eras
         self.new_outcomes = 0  # of these: written in this attempt
-        self.undelivered: dict[int, Event] = {}  # and those that the agent has not seen yet
+        self.undelivered: dict[int, Event] = {}  # and the outcomes that the agent has not seen yet
         self.texts: dict[str, str] = {}  # large values, by the digest of their blob
         self.inputs = inputs
         self._worker = life.run.lease_owner  # until the first event of this claim has said it
@@ -204,7 +204,7 @@ class Recorder:
         append.blobs = blobs or None
 
     def claimed(self, event: Event) -> None:
-        """The claim of this attempt has written an event."""
+        """Count an event that the claim of this attempt has written."""
         self.new_outcomes += event.kind in OUTCOMES
         if self._heard is not None:
             self._heard(event)
@@ -242,7 +242,7 @@ class Recorder:
     # What the store itself puts into the journal
 
     def expect(self) -> None:
-        """The next numbers are the store's: what is recorded from now on waits until it is known how many it took."""
+        """Leave the next numbers to the store: records wait from now on until it is known how many it took."""
         assert self._held is None
         self._held = []
         self.unacked += 1
@@ -307,7 +307,7 @@ class Recorder:
         self.next_seq -= count
 
     def let_go(self, *, lost: bool = False) -> None:
-        """The transaction is over: what is still kept back is written now. `lost`: nothing of it may be."""
+        """Write what is still kept back: the transaction is over. `lost`: nothing of it may be written."""
         held, self._held = self._held or [], None
         self.unacked -= len(held)
         if not lost:
@@ -335,7 +335,7 @@ class Recorder:
         self.record(kind, key, data, text, then=lambda event: settle(written, event, None), **more)
         if self.life.closing:
             raise Suspended
-        self.unacked += 1  # until the one who waits here goes on: in between nobody may think that nothing moves
+        self.unacked += 1  # until the waiter here goes on: in between the run must not look as if nothing moved
         try:
             return await written
         finally:
@@ -414,7 +414,7 @@ class Outflow:
         pen.write(append, Landed(pen, size))
 
     def landed(self, size: int) -> None:
-        """There is room for more."""
+        """Count a write that is stored: there is room for more."""
         self._unwritten -= size
         self._pen.owner.rested()
         if self._room is not None and self._unwritten < MOST_CHARACTERS:

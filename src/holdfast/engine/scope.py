@@ -155,7 +155,7 @@ class Scope:
         return cast("Scope", task.scope)
 
     def _check(self, verb: str) -> Durable[Any] | None:
-        """A verb must be called in the task it belongs to: from a thread or a callback its order would be chance.
+        """Check that a verb is called in the task it belongs to: from a thread or a callback its order would be chance.
 
         While the run leaves memory every verb is refused; the first hundred times by raising `Suspended`, then (code that
         swallows everything must not spin the loop) by a call that never ends.

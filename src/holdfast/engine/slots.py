@@ -37,7 +37,7 @@ class LateTurns:
         every_ms: int,
         at: int,
     ) -> asyncio.Future[None]:
-        """A turn is used at this time; returns when that is written. `keep` holds on to the task that writes it."""
+        """Note the use of a turn at this time; the future is done once it is written. `keep` holds the writing task."""
         loop, which, stretch = asyncio.get_running_loop(), (key, every_ms), stretch_us(turn.place, every_ms)
         began, written = self._waiting.setdefault(which, ({}, loop.create_future()))
         began[stretch] = max(began.get(stretch, 0), at * 1000)
@@ -63,20 +63,20 @@ class LateTurns:
 
 
 class Freed:
-    """Tells those who wait in this worker that a slot is free; in other workers they look by themselves."""
+    """Waiters for a slot in this worker: told when one is free. Waiters in other workers look by themselves."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         self.late = LateTurns()
 
     def wait(self, key: str) -> asyncio.Future[None]:
-        """A future that is done when a slot of this key was left, for the one that has waited longest."""
+        """Return a future that is done once a slot of this key is left and no other waiter has waited longer."""
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, deque()).append(over)
         return over
 
     def forget(self, key: str, over: asyncio.Future[None]) -> None:
-        """Nobody waits for this one any more."""
+        """Forget a future that nobody awaits any more."""
         waiting = self._waiting.get(key)
         if waiting is not None and over in waiting:
             waiting.remove(over)
@@ -84,7 +84,7 @@ class Freed:
                 del self._waiting[key]
 
     def tell(self, key: str) -> None:
-        """A slot of this key was left."""
+        """Tell the first waiter that a slot of this key was left."""
         for over in self._waiting.get(key, ()):
             if not over.done():
                 over.set_result(None)

@@ -112,7 +112,7 @@ class Account:
         self._timer: Timer | None = None
 
     def tell(self, data: dict[str, Any]) -> None:
-        """Now, or when it is time again."""
+        """Record progress now, or when it is time again."""
         if self._timer is not None:
             self._data = data
             return
@@ -224,7 +224,7 @@ class StepCall(Call):
         self._context = None
 
     async def _drive(self) -> None:
-        """From an unanswered call to its recorded outcome."""
+        """Drive an unanswered call to its recorded outcome."""
         spec, past, attempt = self.spec, self.so_far, self.attempt
         ended = RUN_IT
         if past.resumed:
@@ -266,11 +266,11 @@ class StepCall(Call):
             ended = RUN_IT
 
     def replace(self) -> None:
-        """Its outcome is put there, and no body runs."""
+        """Note that its outcome is given, so no body runs."""
         self.so_far.replaced = True
 
     def looked_at(self) -> None:
-        """A person has looked at the loop that this call would go on with."""
+        """Note that a person has looked at the loop that this call would go on with."""
         self.so_far.question, self.so_far.loop, self.so_far.looped = None, False, True
 
     def _broken_off(self) -> str:
@@ -283,7 +283,7 @@ class StepCall(Call):
         return "its worker was stopped, or gave the run back, while the body ran"
 
     async def _refused(self) -> Exception | None:
-        """Why no body may begin, if none may; it may be asked for and waited for first."""
+        """Return why no body may begin, if none may; a person may be asked, and waited for, first."""
         for guard in self.attempt.guards:
             refused = await guard.let_in(self)
             if refused is not None:
@@ -291,7 +291,7 @@ class StepCall(Call):
         return None
 
     async def _let_through(self) -> Ended:
-        """One attempt of a step that has a rate or a limit."""
+        """Make one attempt of a step that has a rate or a limit."""
         flow, attempt = self.spec.flow, self.attempt
         assert flow is not None
         passage = Passage(self, lane_of(flow, self.spec.signature, self.bound.identity), self.so_far.turn)
@@ -477,7 +477,7 @@ class StepCall(Call):
     def _place(
         self, publish: Outgoing, stream: BodyStreams | None = None, tell: Callable[[dict[str, Any]], None] | None = None
     ) -> StepContext:
-        """Where a body of this call is, or its probe."""
+        """Make the context in which a body of this call, or its probe, runs."""
         past, bill, host = self.so_far, self.bill, self.attempt.host
         now = host.clock.now
         return StepContext(

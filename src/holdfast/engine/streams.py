@@ -1,4 +1,4 @@
-"""The streams of a run: where each stands, who writes to it, and what steps do with them.
+"""The streams of a run: where each stands, the call that writes to it, and what steps do with them.
 
 Only the owner of a run writes, so where a stream stands is read once in a life and known from then on. One call at a time
 holds a stream: a step from its first word until it has closed the stream or has an outcome, over all its attempts; agent code
@@ -32,7 +32,7 @@ Written = list[Any]  # a text in the journal: where it begins and ends in its st
 
 @dataclass(slots=True)
 class Tail:
-    """Where a stream stands: its last row, and the text that this belongs to."""
+    """The end of a stream: its last row, and the text to which that row belongs."""
 
     name: str
     position: int = 0
@@ -60,7 +60,7 @@ class Streams:
         self._reasons: dict[str, Reason] = {}  # why the last attempt of a call ended
         self.texts: dict[tuple[str, int, int], str] = {}  # what was left unfinished, that the agent may look at
         self.written: dict[str, str] = {}  # what the store has of blocks in agent code that are open
-        self.open_here: dict[str, str] = {}  # those that agent code has open, and the keys of that
+        self.open_here: dict[str, str] = {}  # the streams that agent code has open, and the keys of its calls
 
     # Where they stand
 
@@ -74,7 +74,7 @@ class Streams:
         self._known = True
 
     def learn(self, last: Piece) -> None:
-        """A stream stands here: an earlier life wrote it, or a body that runs elsewhere."""
+        """Note where a stream stands that an earlier life wrote, or a body that runs elsewhere."""
         tail = Tail(last.stream, last.position, last.kind, last.key, last.attempt, last.began, last.reason)
         tail.parts = None
         self._tails[last.stream] = tail
@@ -85,7 +85,7 @@ class Streams:
         return self._known
 
     def tail(self, name: str) -> Tail:
-        """Where this stream stands; one that is new is empty."""
+        """Return the end of this stream; a new stream is empty."""
         assert self._known
         return self._tails.setdefault(name, Tail(name))
 
@@ -117,25 +117,25 @@ class Streams:
         return tail
 
     def begin(self, tail: Tail, key: str, attempt: int, void: Reason | None) -> None:
-        """A text begins here; `void` says why the one before it is void, if it is."""
+        """Begin a text here; `void` says why the one before it is void, if it is."""
         tail.began, tail.key, tail.attempt, tail.parts = tail.position, key, attempt, []
         if void is not None:
             self.mark(tail, "restart", void)
 
     def keep(self, tail: Tail, attempt: int) -> None:
-        """Another attempt goes on behind what was written."""
+        """Note that another attempt goes on behind what was written."""
         tail.attempt = attempt
 
     def forget(self, tail: Tail) -> None:
-        """Nobody will ask for what is written from here on: agent code is replayed."""
+        """Forget the text from here on: agent code is replayed, so it will not be asked for."""
         tail.parts = None
 
     def release(self, tail: Tail) -> None:
-        """The call that had this stream has closed it."""
+        """Free a stream that its call has closed."""
         tail.holder = None
 
     def grow(self, tail: Tail, text: str) -> None:
-        """More text."""
+        """Add text to a stream."""
         if tail.parts is not None:
             tail.parts.append(text)
         tail.position += len(text)
@@ -152,7 +152,7 @@ class Streams:
         return Piece(tail.name, tail.position, tail.kind, tail.key, tail.attempt, tail.began, tail.reason)
 
     def end(self, tail: Tail) -> None:
-        """The text is whole; readers hear so at once, unless they have heard it."""
+        """End a text that is whole; readers hear so at once, unless they have heard it."""
         if tail.kind != "end" or tail.reason is not None:
             self.mark(tail, "end", None)
             self._outflow.flush()
@@ -170,26 +170,26 @@ class Streams:
 
     def _reason(self, tail: Tail) -> Reason:
         if tail.kind in ("break", "end"):
-            return tail.reason or "failed"  # who had ended it well failed later
+            return tail.reason or "failed"  # the body that had ended it well failed later
         return self._reasons.get(tail.key, "crashed")
 
     def attempt_failed(self, key: str, error: Exception) -> None:
-        """A body has ended, and not well."""
+        """Note that a body has failed, and why."""
         self._reasons[key] = "timeout" if isinstance(error, StepTimeout) else "failed"
 
     def broke_off(self, key: str) -> None:
-        """Another attempt comes later, perhaps in another life: it should know why."""
+        """Mark where the streams broke off, and why: another attempt comes later, perhaps in another life."""
         for tail in self._of(key):
             if tail.kind not in ("break", "end"):
                 self.mark(tail, "break", self._reason(tail))
 
     async def recall(self, key: str) -> None:
-        """A call is about to fail: what it wrote in earlier lives is needed now."""
+        """Read what a call wrote in earlier lives: it is needed because the call is about to fail."""
         for tail in self._of(key):
             await self.salvage(tail, key)
 
     def failed(self, key: str) -> dict[str, Written]:
-        """A call has failed for good: where its last texts are, for the journal."""
+        """Return where the last texts of a call are that has failed for good, for the journal."""
         partial: dict[str, Written] = {}
         for tail in self._of(key):
             if tail.parts:
@@ -199,7 +199,7 @@ class Streams:
         return partial
 
     def over(self, key: str, *, well: bool = True, reason: Reason | None = None) -> None:
-        """A call has an outcome: its streams end, and others may have them."""
+        """End the streams of a call that has an outcome; other calls may have them."""
         names = self._of_call.pop(key, None)
         if names is None:
             return

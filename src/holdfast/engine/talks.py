@@ -1,4 +1,4 @@
-"""The conversations that a run has, or asks for: who may write to each, and how long it is as far as the agent has seen.
+"""The conversations that a run has, or asks for: its right to write, and how long each is as the agent has seen it.
 
 The calls that enter, read, add and leave are in `conversations.py`.
 
@@ -39,13 +39,13 @@ class Talk:
         self.left = False
 
     def taken(self, event: Event) -> None:
-        """The conversation is this run's, from where this says so."""
+        """Note that the conversation is this run's, from this event on."""
         self.request, self.entered = event.data["request"], event.seq
         self.where = event.data["conversation"]
         self.length = self.said = event.data["length"]
 
     def leave(self) -> None:
-        """The agent has no more to do with it."""
+        """Note that the agent has no more to do with it."""
         self.left = True
 
     def say(self, count: int) -> int:
@@ -63,7 +63,7 @@ class Talking(Protocol):
     """The owner of conversations: one attempt at a run."""
 
     def fail(self, error: Exception) -> None:
-        """A retried run does not get a conversation again: it ends where it is."""
+        """End the run where it is: a retried run does not get a conversation again."""
 
 
 class Talks:
@@ -90,7 +90,7 @@ class Talks:
         return talk
 
     def copy(self, copies: list[list[Any]]) -> None:
-        """The run is a fork from here on: it writes to copies of its own."""
+        """Write to these copies from here on: the run is a fork."""
         self.copies = copies
 
     def where(self, conversation: str) -> str:
@@ -127,7 +127,7 @@ class Talks:
         self._unwanted = (*self._unwanted, (key, conversation, request))
 
     def withdraw(self, key: str, conversation: str, request: str) -> None:
-        """Nobody waits for this conversation any more: out of the line, or on to the next."""
+        """Leave a conversation that no call waits for any more: out of the line, or on to the next run."""
         data = {"conversation": conversation, "request": request}
         self._pen.record("conversation.withdrawn", key, data, talks=[Leave(conversation, request)])
 

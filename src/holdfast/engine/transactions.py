@@ -124,7 +124,7 @@ class TransactionCall(StepCall):
         return ended
 
     def _not_written(self, nth: int, record: Append) -> None:
-        """The record has a number and did not happen. If meanwhile nobody waits for it any more, that is what happened."""
+        """Take back the number of a record that was not written; if its waiter is gone, it becomes a cancelled step."""
         (event,) = record.events
         self.tells = "inputs" in event.data
         if not self.withdrawn:
@@ -137,4 +137,4 @@ class TransactionCall(StepCall):
         raise Suspended
 
     def _complete(self, value: Any) -> None:
-        """Nothing to do: the commit has recorded it."""
+        """Do nothing: the commit has recorded it."""

@@ -51,8 +51,8 @@ class Reservation:
     async def _next(self, key: str, interval: int, clock: Clock) -> Turn:
         lane = self.lane
         if not (interval or lane.tokens_us):
-            # Nothing is counted, so nothing is written. But those who were refused, or waited for the end of a pause, come
-            # one after the other: all at once most of them would be refused again.
+            # Nothing is counted, so nothing is written. But bodies that were refused, or waited for the end of a pause,
+            # come one after the other: all at once most of them would be refused again.
             closed = await self._store.closed(key)
             if closed.paused + _AFTER_A_PAUSE_MS <= clock.now():
                 return Turn(clock.now() * 1000)
@@ -71,7 +71,7 @@ class Reservation:
         if self.look:
             closed, now = await self._store.closed(lane.rate_key, turn, every_ms), self._clock.now()
             self.look, self._at = False, in_milliseconds(closed.late) + every_ms if closed.late else 0
-            # A bill that is paid soon is left to turns that are reserved later: with each one all who wait would be put off.
+            # A bill that is paid soon is left to turns that are reserved later: with each one all waiters would be put off.
             if closed.paused > now or closed.owed > now + latest_us(lane.tokens_ms) // 1000:
                 self.turn = None
                 return False
@@ -82,10 +82,11 @@ class Reservation:
         return self.due <= now
 
     async def tell_if_late(self) -> bool:
-        """If the turn was longer ago than the rate allows for, wait until the store knows that it is used now; tells whether it is.
+        """Have the store note the use of a late turn before its body begins; False if that took too long.
 
-        Whoever has the turn a window behind looks then or later. So it either finds this one, or this one is much too late by
-        the time that the store knows, and lost: however slow the machine is, both cannot begin.
+        A turn is late if it was longer ago than the rate allows for. The body that has the turn a window behind looks
+        then or later. So it either finds this one, or this one is much too late by the time that the store knows, and
+        lost: however slow the machine is, both cannot begin.
         """
         every_ms, now = self.lane.rate_ms or 0, self._clock.now()
         if not self._is_late(now):

@@ -65,7 +65,7 @@ class Unrecorded:
         self._tasks.gate.kick()
 
     def report_stall(self, seen: int) -> None:
-        """Nothing durable is pending and the run does not end: say where its tasks are."""
+        """Report where the tasks are of a run that does not end although nothing durable is pending."""
         if self._life.closing or self._tasks.activity != seen or self._bodies.running or self._pen.unacked:
             return
         for task in self.unaccounted():
@@ -94,12 +94,12 @@ class Unrecorded:
         return bool(children) and all(self._accounted(child) or child.done() for child in children)
 
     def where(self) -> str:
-        """The lines at which the run's tasks wait, for a message."""
+        """Say at which lines the run's tasks wait, for a message."""
         places = self.places()
         return f"; the run waits in {', '.join(places)}" if places else ""
 
     def places(self) -> list[str]:
-        """Some tasks, each with the line at which it waits, for a message."""
+        """List some tasks, each with the line at which it waits, for a message."""
         return [_place(task) for task in list(self._tasks.alive)[:3]]
 
 

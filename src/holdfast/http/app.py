@@ -30,7 +30,7 @@ from holdfast.http.requests import Receiver
 
 
 def application(hf: Client, guard: Tokens, followers: Followers, provider: oidc.Provider | None = None) -> Starlette:
-    """Serves what an open client offers to whom the guard knows. `followers.closing` tells all who follow to come back."""
+    """Serve an open client to callers that the guard knows. `followers.closing` tells followers to come back."""
     health = Health(Edge(hf), followers)
     entrance = Entrance(hf, guard)
     receiver, page = Receiver(hf, guard, followers, health.served), Page()
@@ -58,7 +58,7 @@ def application(hf: Client, guard: Tokens, followers: Followers, provider: oidc.
         routes.append(Route(path, functools.partial(receiver.serve, endpoints), methods=list(endpoints)))
 
     async def lost(request: Request, error: Exception) -> Response:
-        """There is no such path. Whoever came with a browser is told so by the page."""
+        """Answer that there is no such path; to a browser, by the page."""
         told = _lost(request, error)
         if told.status_code != 404 or path_in(request.scope).startswith(("/api", "/static/")) or not _is_shown(request):
             return told
@@ -86,7 +86,7 @@ def _is_shown(request: Request) -> bool:
 
 
 def _lost(request: Request, error: Exception) -> Response:
-    """There is no such path, or it is asked in another way."""
+    """Answer that there is no such path, or that it is asked with another method."""
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "")

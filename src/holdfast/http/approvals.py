@@ -1,4 +1,4 @@
-"""Questions to people: listed, shown, decided. Who decides is who asks: the caller of the request."""
+"""Questions to people: listed, shown, decided. The caller of the request is the person who decides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit over HTTP: who did what, the newest first."""
+"""The audit over HTTP: the deeds of people, the newest first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Identity: a bearer token says who asks, or the cookie of a session; on a Unix socket the system says it.
+"""Identity: a bearer token names the caller, or the cookie of a session; on a Unix socket the system does.
 
 Tokens may come from anywhere: no page and no proxy has one by itself. A browser sends its cookie by itself, so what a session asks
 must be asked by a page of this server (`origins`), and, on this computer, by the account that began it: other accounts may run
@@ -45,7 +45,7 @@ Door = Literal["token", "session", "socket", "app"]
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody, what that person may do here, and how that is known."""
+    """A caller: the person, what that person may do here, and how that is known."""
 
     who: Identity
     kind: Door = "token"
@@ -67,17 +67,17 @@ class Caller:
 
     @property
     def owner(self) -> str:
-        """Whom requests count for: the token, or the person where many come through one door."""
+        """The owner of the requests: the token, or the person where many come through one door."""
         return f"{self.via} {self.actor.name}"
 
     @property
     def session(self) -> str:
-        """Which session, if it is one."""
+        """The session, if the caller has one."""
         return self.who.session
 
     @property
     def ends_at(self) -> datetime | None:
-        """When the credential ends."""
+        """The time at which the credential ends."""
         return self.who.ends_at
 
     def check(self, needs: Scope) -> None:
@@ -128,7 +128,7 @@ def _check_page(request: Request) -> None:
 
 
 class Tokens:
-    """Asks the store who has a token or a session. There are sessions where the server has an origin."""
+    """A guard that finds the owner of a token or a session in the store. Sessions need a server with an origin."""
 
     def __init__(self, hf: Client, origin: Origin | None = None, codes: Codes | None = None) -> None:
         self._hf, self._edge, self._origin = hf, Edge(hf), origin
@@ -140,7 +140,7 @@ class Tokens:
 
     @property
     def origin(self) -> Origin:
-        """Where the pages of this server are; `Refused` if sessions are not for it."""
+        """The origin of this server's pages; `Refused` if sessions are not for it."""
         if self._origin is None:
             raise unauthorized(
                 "there are sessions only on this computer, and where `holdfast serve --url https://...` says how it is reached"
@@ -180,7 +180,7 @@ class Tokens:
         return Caller(who, "session")
 
     def _neighbour(self, request: Request) -> Caller:
-        """Make the caller at the other end of a Unix socket, if it is one: the user who runs this server, or root."""
+        """Make the caller at the other end of a Unix socket, if it is one: the user that runs this server, or root."""
         peer: int | None = request.scope[KEY].peer
         if peer not in (os.getuid(), 0):
             raise unauthorized("this needs a token")
@@ -213,13 +213,13 @@ def account_of(request: Request) -> int | None:
 
 
 def unauthorized(message: str, **about: str) -> Refused:
-    """Refuse a caller who is not known; what else comes on the connection is not read."""
+    """Refuse an unknown caller; what else comes on the connection is not read."""
     headers = {"WWW-Authenticate": 'Bearer realm="holdfast"', "Connection": "close"}
     return Refused("unauthorized", message, headers, about)
 
 
 def note_refused(hf: Client, request: Request, path: str, refused: Refused) -> None:
-    """Count a refusal for the audit, if it is about who asks."""
+    """Count a refusal for the audit, if it is about the caller."""
     if refused.code in ("unauthorized", "unverified", "forbidden", "foreign_request", "too_many_tries"):
         address = request.client.host if request.client else ""
         about = {"via": "http", "address": address, **refused.about}

@@ -1,4 +1,4 @@
-"""Callers: who a request comes from, as that caller is told it; and how a browser may become one."""
+"""Callers: the sender of a request, as that caller is told it; and how a browser may become one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Me:
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """Somebody else who knows people, by the name that is written on the button."""
+    """An identity provider, by the name that is written on the button."""
 
     name: str
 
@@ -50,9 +50,9 @@ class SignIn:
 
 
 async def me(call: Call[Nothing, None]) -> Me:
-    """Tell a caller who that is."""
+    """Tell a caller its own identity and scopes."""
     caller, edge = call.caller, Edge(call.hf)
-    assert caller is not None  # the row says that somebody must be there
+    assert caller is not None  # the row says that there must be a caller
     who, only = caller.who, caller.who.only
     may = [scope for scope in SCOPES if scope in caller.scopes]
     return Me(
@@ -67,6 +67,6 @@ def _kind(url: str) -> Ground:
 
 
 async def sign_in(call: Call[Any, Any]) -> SignIn:
-    """Tell a browser what it can offer to somebody who is nobody yet."""
+    """Tell a browser which ways to sign in it can offer to an unknown user."""
     ways: SignIn = call.request.app.state.ways
     return ways

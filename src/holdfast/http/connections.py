@@ -1,9 +1,9 @@
 """The connections of a server: how many there may be, whose they are, and how long each may take.
 
 A connection counts as its address's until a request on it has shown a token; until the answer to that is taken it counts as the
-token's, and where its caller has gone, until what was begun for it is done. Who says nothing keeps nobody out, nor does who takes
-nothing: where there are too many, a new one takes the place of the one without a token that has been waited for longest. Where all
-of them are at work, a few more are let in to be told so, and probes to be answered.
+token's, and where its caller has gone, until what was begun for it is done. A caller that says nothing keeps nobody
+out, nor does one that takes nothing: where there are too many, a new one replaces the one without a token that has been
+waited for longest. Where all of them are at work, a few more are let in to be told so, and probes to be answered.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class Doors:
             del self._strange[address]
 
     def check(self, connection: Connection) -> None:
-        """`Refused` where more connections are at work than there should be. Those that wait would give way: they do not count."""
+        """Raise `Refused` where too many connections are at work. Waiting connections would give way: they do not count."""
         beside = self._of[connection.address] - len(self._waiting.get(connection.address, ()))
         if self._here - sum(map(len, self._waiting.values())) > self.limits.connections or beside > self.limits.address:
             told = "too many requests are being answered by this server, or for this address"
@@ -228,7 +228,7 @@ class Visit:
     owner: str  # the address, or the token that was shown
     limits: Limits
     is_counted: bool  # among those of its owner
-    is_gone = False  # nobody is there to be answered
+    is_gone = False  # no caller is there to be answered
     _doors: Doors
 
     def admit(self, token: str) -> None:
@@ -237,12 +237,12 @@ class Visit:
 
     @contextlib.contextmanager
     def hearing_a_stranger(self) -> Iterator[None]:
-        """Read from a caller who has shown no token yet."""
+        """Read from a caller that has shown no token yet."""
         yield
 
     @contextlib.asynccontextmanager
     async def strangers_body(self, request: Request, most: int) -> AsyncIterator[bytes]:
-        """Read what a caller sends who has shown no proof yet: so many bytes at most, soon, and while there is room.
+        """Read the body of a caller that has shown no proof yet: so many bytes at most, soon, and while there is room.
 
         What was read counts as kept until the block ends.
         """
@@ -408,7 +408,7 @@ class Connection(H11Protocol, Visit):
 
     @contextlib.contextmanager
     def hearing_a_stranger(self) -> Iterator[None]:
-        """Read from a caller who has shown no token yet: in this block the connection may be closed for others."""
+        """Read from a caller that has shown no token yet: in this block the connection may be closed for others."""
         self._hears = True
         self._settle()
         try:
@@ -418,7 +418,7 @@ class Connection(H11Protocol, Visit):
             self._settle()
 
     def follows(self) -> None:
-        """Send for long, in small pieces: the system need not keep much for a reader who does not read."""
+        """Send for long, in small pieces: the system need not keep much for a reader that does not read."""
         self._option(socket.SOL_SOCKET, socket.SO_SNDBUF, _SYSTEM_BYTES)
 
     @property
@@ -510,7 +510,7 @@ class Connection(H11Protocol, Visit):
         self._stuck = self.loop.call_later(self.limits.send, self._look, left)
 
     def _look(self, left: int) -> None:
-        """Close the connection of a reader who has taken nothing: it is gone, or might as well be."""
+        """Close the connection of a reader that has taken nothing: it is gone, or might as well be."""
         now = self.transport.get_write_buffer_size()
         if now < left:
             self._watch(now)

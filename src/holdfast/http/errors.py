@@ -1,13 +1,13 @@
 """Answers to requests that cannot be served: `{"error": {"code", "message", "hint", "details"}}`.
 
-`details` are for programs, where there are any: who decided, which part of a document does not fit.
+`details` are for programs, where there are any: the person who decided, which part of a document does not fit.
 
 A decision about what is no longer there has beside it what is: `"approval"`.
 
 The status of one of our exceptions is in `STATUSES`, its code is the name of its class. What only a server can refuse is in
 `REFUSALS`. Anything else is a fault of ours: it is logged, and nothing of it is told.
 
-Where the store is, is told to nobody. Messages name it, because in Python who reads them has opened it; so does what a driver says.
+Where the store is, is told to nobody. Messages name it, because in Python their reader has opened it; so does what a driver says.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Refused(Exception):
     code: str
     message: str
     headers: Mapping[str, str] | None = None
-    about: Mapping[str, str] = field(default_factory=dict)  # what the audit says of who was refused
+    about: Mapping[str, str] = field(default_factory=dict)  # what the audit says of the refused caller
     details: Mapping[str, Any] | None = None
 
 
@@ -130,7 +130,7 @@ def answer(error: Exception, store: str = "") -> Response:
 
 
 def _message(error: HoldfastError, store: str) -> str:
-    """Say what an error says but for where the store is; what only the log may say is there."""
+    """Say what an error says, without where the store is; what only the log may say is there."""
     if isinstance(error, errors.StoreUnavailable):
         _log.warning("a request needed the store in vain: %s", error)
         if error.told:
@@ -159,6 +159,6 @@ def _bounded(value: Any) -> Any:
 
 
 def codes() -> dict[str, int]:
-    """Every code that an error can have, with its status: those of our exceptions, and what only a server refuses."""
+    """Map every code that an error can have to its status: our exceptions, and what only a server refuses."""
     found = {code(name): status for name, status in STATUSES.items()}
     return found | {code: status for code, (status, _) in REFUSALS.items()}

@@ -138,7 +138,7 @@ async def of_all(call: Call[OfAll, None]) -> Any:
                 yield event.position, event
 
     seen = None if call.caller is None else call.caller.who.only
-    whose = None if seen is None else tuple(sorted(seen.items()))  # who sees less shares no tail with who sees all
+    whose = None if seen is None else tuple(sorted(seen.items()))  # tails are shared by callers that see the same
     source = Source(("feed", tuple(query.kinds), run, whose), read)
     return await read_or_follow(call, Events, None, source, query.after)
 
@@ -179,7 +179,7 @@ def _seq(call: Call[Any, Any]) -> int:
 
 
 async def read_or_follow(call: Call[Any, None], page: Page, run: Run[Any] | None, source: Source, after: int) -> Any:
-    """Give a page, or all that comes to one who asks for a stream of events. Without a run it has no end."""
+    """Give a page, or, to a caller that asks for a stream of events, all that come. Without a run it has no end."""
     seen = call.request.headers.get("last-event-id")
     if seen is not None:
         after = _number(
@@ -193,7 +193,7 @@ async def read_or_follow(call: Call[Any, None], page: Page, run: Run[Any] | None
             source, after
         )  # also finds a place that is none, before anything is sent
         if seen is not None and seen_all and status in FINISHED:
-            return Response(status_code=204)  # one who has seen the end is told not to come back
+            return Response(status_code=204)  # a reader that has seen the end is told not to come back
     return call.follow(source, after)
 
 

@@ -1,4 +1,4 @@
-"""The fleet over HTTP: who carries runs, and what is lacking."""
+"""The fleet over HTTP: the workers that carry runs, and what is lacking."""
 
 from __future__ import annotations
 

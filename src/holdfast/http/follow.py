@@ -30,7 +30,7 @@ _AT_ONCE_BYTES: Final = 16 * 1024
 _PIECES: Final = 16  # of a tail that are kept joined
 _READING: Final = 16
 _SIGN_OF_LIFE_S: Final = 15.0
-LOOK_S: Final = 1.0  # between looks whether those who wait still may
+LOOK_S: Final = 1.0  # between looks whether waiting callers still may
 _COME_BACK: Final = b"retry: 1000\n\n"
 
 Message = tuple[int, bytes]  # the place behind it, and how it is told
@@ -42,7 +42,7 @@ class Source:
 
     key: Hashable
     read: Callable[[int, bool], AsyncGenerator[tuple[int, Any], None]]
-    # Its name and documents: what is told beside the items and has no place among them. Who follows gets the last one first.
+    # Its name and documents: what is told beside the items and has no place among them. A follower gets the last one first.
     beside: tuple[str, Callable[[], AsyncIterator[Any]]] | None = None
 
     async def messages(self, after: int, *, follow: bool) -> AsyncGenerator[Message, None]:
@@ -73,14 +73,14 @@ class Permission:
 
 
 class Tail:
-    """The end of a source, read once for all who have come so far."""
+    """The end of a source, read once for all followers that have come so far."""
 
     def __init__(self, source: Source, after: int) -> None:
         self.start = after  # all that came behind this place is kept
         self.users = 0
         self._kept: deque[Message] = deque()
         self._size = 0
-        self._pieces: dict[int, Message] = {}  # by the place that each is behind: made once for all who are there
+        self._pieces: dict[int, Message] = {}  # by the place that each is behind: made once for all followers there
         self.over = False
         self._problem: Exception | None = None
         self._news = asyncio.Event()
@@ -95,7 +95,7 @@ class Tail:
                     self.start, gone = self._kept.popleft()
                     self._size -= len(gone)
                 self._tell()
-        except Exception as error:  # noqa: BLE001 - it is told to those who follow
+        except Exception as error:  # noqa: BLE001 - it is told to the followers
             self._problem = error
         finally:
             self.over = True
@@ -137,7 +137,7 @@ class Tail:
 
 
 class Board:
-    """The last word of what is told beside a source, read once for all who follow it. Nobody needs the words before it."""
+    """The last word of what is told beside a source, read once for all followers, who need no words before it."""
 
     def __init__(self, name: str, read: Callable[[], AsyncIterator[Any]]) -> None:
         self.users = self._count = 0
@@ -153,7 +153,7 @@ class Board:
                 self._news = asyncio.Event()
 
     async def newer(self, seen: int) -> tuple[int, bytes]:
-        """Wait for a word behind those that were seen; returns it with its number."""
+        """Wait for a word after the ones that were seen; returns it with its number."""
         while self._count <= seen:
             await self._news.wait()
         return self._count, self._last
@@ -166,10 +166,10 @@ class Board:
 
 
 class Followers:
-    """All who follow something at this server."""
+    """All callers that follow something at this server."""
 
     def __init__(self, where: str = "") -> None:
-        self.where = where  # the store is, which nobody is told
+        self.where = where  # the store is, which no caller is told
         self.closing = asyncio.Event()
         self.count = 0
         self._here: dict[str, dict[asyncio.Future[None], None]] = {}  # by token, the oldest first: what ends each
@@ -275,7 +275,7 @@ class Followers:
 
     @contextlib.asynccontextmanager
     async def watched(self, permission: Permission) -> AsyncIterator[asyncio.Task[Refused]]:
-        """Watch a permission: the task ends when it is taken back. One task looks for all callers who share it."""
+        """Watch a permission: the task ends when it is taken back. One task looks for all callers that share it."""
         key = permission.key
         looking = self._looking.get(key)
         if looking is None:
@@ -290,7 +290,7 @@ class Followers:
                 looking.cancel()
 
     def response(self, source: Source, after: int, allowed: Permission) -> Response:
-        """Make the response to a caller who wants to follow, for as long as that is allowed."""
+        """Make the response to a caller that wants to follow, for as long as that is allowed."""
         if self.count >= MOST_FOLLOWERS:
             self._make_room(allowed.token)
         return _Followed(self, source, after, allowed)

@@ -82,7 +82,7 @@ class Health:
 
     async def metrics(self, _: Request) -> Response:
         """The numbers."""
-        async with self._counting:  # many who ask at once are one question
+        async with self._counting:  # many requests at once are one question
             if self._sight is None or time.monotonic() > self._counted_at + _COUNTED_S:
                 await self._count()
         assert self._sight is not None

@@ -27,7 +27,7 @@ _WAYS: Final = ({"code"}, {"token"}, {"link"}, {"look"})
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A change of what a link is for: who made it, and when."""
+    """A change of the value that a link is for: the person who made it, and when."""
 
     by: str
     at: datetime
@@ -35,11 +35,11 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """A link, as whoever has it may know it before it is used."""
+    """A link, as its holder may know it before it is used."""
 
     name: str
     question: str
-    decides: bool  # until somebody has put another value in the place of what it is for
+    decides: bool  # until a person has replaced the value that it is for
     changed: Changed | None
 
 
@@ -77,7 +77,7 @@ class Entrance:
         return response
 
     async def begin(self, request: Request, who: Identity, whose: str) -> Begun:
-        """Begin a session of somebody who is known; without TLS it is the account's that asks."""
+        """Begin a session of a known user; without TLS it belongs to the account that asks."""
         account = None if self._guard.origin.is_secret else account_of(request)
         return await self._edge.begin_session(who, whose, account)
 
@@ -92,7 +92,7 @@ class Entrance:
         )
 
     async def _shown(self, request: Request, given: dict[str, str]) -> tuple[Identity, str]:
-        """Find who has shown this, and whose session it becomes."""
+        """Find the user that these credentials prove, and the owner of the session."""
         if "link" in given:
             who = await self._linked(request, given["link"])
             return who, f"link {who.via.partition(':')[2]}"
@@ -109,7 +109,7 @@ class Entrance:
         return Identity.of_token(token), f"token {token.id}"
 
     async def _linked(self, request: Request, secret: str) -> Identity:
-        """Find who may decide by a link, or refuse."""
+        """Find the person who may decide by a link, or refuse."""
         self._guard.tries.allow(request, secret)
         who = await self._edge.link(secret)
         if who is None:
@@ -118,7 +118,7 @@ class Entrance:
         return who
 
     async def _sight(self, who: Identity) -> Sight:
-        """Say whom a link is for, and who has put another value in the place of what it is for."""
+        """Say which person a link is for, and which person has replaced the value that it is for."""
         assert who.question is not None  # it is a link's
         asked = await self._hf.approval(who.question)
         last = asked.changes[-1] if asked.digest != who.shown and asked.changes else None
@@ -127,7 +127,7 @@ class Entrance:
 
 
 async def _given(request: Request) -> dict[str, str]:
-    """Read what is shown; who sends it is nobody yet, so it is short and comes soon."""
+    """Read the credentials; the sender is not known yet, so they are short and come soon."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Refused("not_json", "the document is no JSON")
     connection: Visit = request.scope[KEY]

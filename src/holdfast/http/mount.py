@@ -1,8 +1,8 @@
 """The server as an application to mount in another one: the same paths and the same page, behind that one's own sign-in.
 
-Who asks is what `auth` says of the request. What a browser may send by itself, such as the cookie of the other application, is no
-proof that its page has asked: so whatever changes something needs the header of our page, which no other site can send, unless it
-has a token.
+The caller is what `auth` says of the request. What a browser may send by itself, such as the cookie of the other
+application, is no proof that its page has asked: so whatever changes something needs the header of our page, which no
+other site can send, unless it has a token.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ADDED: Final = ((b"x-content-type-options", b"nosniff"), (b"x-holdfast-version"
 
 
 class Embedded(Tokens):
-    """Asks the other application who somebody is, unless there is a token of ours."""
+    """A guard that asks the other application for the user, unless there is a token of ours."""
 
     def __init__(self, hf: Client, auth: Auth) -> None:
         super().__init__(hf)

@@ -1,4 +1,4 @@
-"""Notifications over HTTP: who is told of which events, made, steered and tried."""
+"""Notifications over HTTP: which receivers are told of which events; made, steered and tried."""
 
 from __future__ import annotations
 

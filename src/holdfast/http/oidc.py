@@ -1,9 +1,9 @@
-"""OpenID Connect: somebody else knows people, and tells this server who came: /sign-in/oidc and /sign-in/oidc/back.
+"""OpenID Connect: a provider knows people, and tells this server which one came: /sign-in/oidc and /sign-in/oidc/back.
 
 The authorization code flow with PKCE. What a browser must bring back (state, nonce, verifier) is in a cookie of its own, so that
 any server of the store can take it, and nothing is kept for strangers. A person who is known by the token that the provider has
-signed begins a session; the state is used up in that moment. Groups say what somebody may do, as the operator has granted it: who
-is in none of them does not come in.
+signed begins a session; the state is used up in that moment. Groups say what a person may do, as the operator has
+granted it: a person who is in none of them does not come in.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _grant(text: str) -> tuple[str, tuple[Scope, ...]]:
 
 
 def _check_address(url: str, what: str) -> None:
-    """Refuse an address at which anybody on the way could say who people are."""
+    """Refuse an address at which anybody on the way could forge identities."""
     try:
         parts = urlsplit(url)
         plain = parts.scheme == "http" and is_loopback(parts.hostname or "")
@@ -136,7 +136,7 @@ def _check_address(url: str, what: str) -> None:
 
 
 class Unproved(Exception):
-    """An answer that does not prove who somebody is; the text is for the log and for people."""
+    """An answer that proves no identity; the text is for the log and for people."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -317,7 +317,7 @@ class SignIn:
         return response
 
     async def _proved(self, request: Request, back: str, state: str, nonce: str, verifier: str) -> Identity:
-        """Find out who came back."""
+        """Find out which person came back."""
         given = request.query_params
         if not _same(given.get("state", ""), state):
             raise Unproved("this sign-in did not begin in this browser")

@@ -1,9 +1,9 @@
 """Origins: where browsers reach this server, and which of their requests are those of its own page.
 
-A browser sends a cookie to every port of a host, and with what a page of another port asks. So a cookie alone says who somebody is,
-and not that this person meant it. Whatever changes something needs an `Origin` that is this server's, and a header that only a page
-of this server can send. Without an address of its own a server is this computer's: then its host must be called so, and nothing may
-say that it was passed on.
+A browser sends a cookie to every port of a host, and with what a page of another port asks. So a cookie alone names a
+person, and does not say that this person meant it. Whatever changes something needs an `Origin` that is this server's,
+and a header that only a page of this server can send. Without an address of its own a server is this computer's: then
+its host must be called so, and nothing may say that it was passed on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""/api: every path in a table, for people who read. Programs have /openapi.json."""
+"""/api: every path in a table, for human readers. Programs have /openapi.json."""
 
 from __future__ import annotations
 

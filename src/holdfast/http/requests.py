@@ -135,7 +135,7 @@ class Receiver:
             await there.enter_async_context(while_there(request.receive))
             await place.take()
             if endpoint.method != "GET":
-                await there.aclose()  # what is begun is done, whoever waits for it
+                await there.aclose()  # what is begun is done, even if no caller waits for it
             if time.monotonic() > allowed_s + LOOK_S:  # until now the token may have been revoked
                 async with patience(self._hf):
                     caller = await allowed()
@@ -153,7 +153,7 @@ class Receiver:
             return await _response(done, _outlined if "read" not in caller.scopes else None)
 
     async def _check_sees(self, endpoint: Endpoint, caller: Caller, request: Request) -> None:
-        """Refuse what is not there for a caller who sees one question, or only some runs; a run that is not is unknown."""
+        """Refuse what a caller cannot see that sees one question, or only some runs; such a run is unknown."""
         who, about = caller.who, endpoint.about
         if about == "self":
             return
@@ -173,7 +173,7 @@ class Receiver:
 
 @contextlib.asynccontextmanager
 async def patience(hf: Client, more_s: float = 0.0) -> AsyncIterator[None]:
-    """Tell a caller who waits for a store that is away, which is asked again and again."""
+    """Bound how long a caller waits for a store that is away, and is asked again and again."""
     limit_s = hf.settings.deadline_s + MARGIN_S + more_s
     try:
         async with asyncio.timeout(None if limit_s == math.inf else limit_s):
@@ -198,7 +198,7 @@ async def _nothing_more(*_: object) -> NoReturn:
 
 
 def _tell_no_more(error: HoldfastError, needs: str) -> None:
-    """Leave out of an error what only a caller who may read is told. What does not fit a question says what it shows."""
+    """Leave out of an error what only a caller that may read is told. A misfit to a question says what it shows."""
     if isinstance(error, Stale):
         error.approval = None
     if not isinstance(error, _OF_THE_CALLER) or (needs == "decide" and isinstance(error, BadArguments)):
@@ -207,7 +207,7 @@ def _tell_no_more(error: HoldfastError, needs: str) -> None:
 
 
 def _outlined(document: Any) -> Any:
-    """Leave of a run or a question what a caller who may not read is told: that it is there, and how it stands."""
+    """Leave of a run or a question what a caller that may not read is told: that it is there, and its state."""
     if isinstance(document, OneRun):
         return OneRun(dataclasses.replace(document.run, reason=None, error=None, labels={}, progress=None, plan=None))
     if isinstance(document, OneApproval):

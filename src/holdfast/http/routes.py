@@ -33,7 +33,7 @@ class Nothing(Input):
 
 
 def _moment(given: Any) -> Any:
-    """A date alone is its midnight in UTC; a time without a zone names no moment."""
+    """Read a moment: a date alone is its midnight in UTC; a time without a zone names no moment."""
     if not isinstance(given, str):
         return given  # seconds since 1970, or nothing that is a time
     try:
@@ -124,7 +124,7 @@ class Endpoint:
     path: str
     says: str
     do: Callable[[Call[Any, Any]], Awaitable[Any]]
-    # "any": whoever is known. None: nobody need be; what is sent may have its own proof, which `do` checks.
+    # "any": any known caller. None: unknown callers too; what is sent may have its own proof, which `do` checks.
     needs: Scope | Literal["any"] | None
     answers: Any  # the type of the document; `bytes`, if it is a file
     query: type[Input] = Nothing
@@ -132,7 +132,8 @@ class Endpoint:
     # Other good statuses: what they mean, their document.
     more: Mapping[int, tuple[str, Any]] = field(default_factory=dict)
     slashes: bool = False  # the last part may have some, encoded or not: it is the key of a call
-    # For a caller who is limited to some runs. "some": `do` gives what its client gives, and that is limited. "self": the caller.
+    # For a caller that is limited to some runs. "some": `do` gives what its client gives, and that is limited. "self":
+    # the caller.
     sees: Literal["some", "self"] | None = None
     follows: Any = None  # the type of what comes as text/event-stream, if that can be asked for
 
@@ -143,7 +144,7 @@ class Endpoint:
 
     @property
     def about(self) -> Literal["all", "run", "question", "some", "self"]:
-        """The part of the store that it is about. A caller who is limited to some runs is refused what is about all of it."""
+        """The part of the store that it is about. Callers limited to some runs are refused what is about all of it."""
         if self.sees is not None:
             return self.sees
         if self.path.startswith("/api/runs/{id}"):

@@ -156,7 +156,7 @@ class Message(Input):
 class Runs:
     runs: list[RunInfo]
     next: str | None
-    position: int  # of GET /api/events: who follows from there misses nothing that these rows do not tell
+    position: int  # of GET /api/events: a follower from there misses nothing that these rows do not tell
 
 
 @dataclass(frozen=True, slots=True)

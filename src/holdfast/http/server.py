@@ -1,4 +1,4 @@
-"""A server that listens: bound before anything else is done, and ended so that clients who follow come back.
+"""A server that listens: bound before anything else is done, and ended so that followers come back.
 
 Signals are not its business: its caller says when it ends.
 """
@@ -46,7 +46,7 @@ class _Server(uvicorn.Server):
         try:
             await super().serve(sockets)
         finally:
-            self.answers.set()  # or never will: whoever waits must not wait for ever
+            self.answers.set()  # or never will: waiters must not wait for ever
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

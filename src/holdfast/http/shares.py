@@ -1,7 +1,7 @@
 """Shares: how many requests of one caller are worked on at a time, so that no caller keeps others waiting for long.
 
-The others of that caller wait in line, for a while at the most; `Limits.token` bounds the line. Who waits for something to happen,
-as a long poll does, leaves the share to others meanwhile; who follows has none.
+The others of that caller wait in line, for a while at the most; `Limits.token` bounds the line. A caller that waits for
+something to happen, as a long poll does, leaves the share to others meanwhile; a follower has none.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Wrong tokens: how many one address may show in a minute. A token cannot be guessed; this is so that nobody is busy with guesses.
+"""Wrong tokens: how many one address may show in a minute. A token cannot be guessed; this keeps guesses from using up the server.
 
-Whoever has shown a good one lately is not kept out by others who come from the same address, as behind a proxy.
+A caller that has shown a good one lately is not kept out by others from the same address, as behind a proxy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Triggers over HTTP: all that starts agents by itself, what came for them, and what became of it."""
+"""Triggers over HTTP: all that starts agents by itself, the deliveries for them, and how these ended."""
 
 from __future__ import annotations
 

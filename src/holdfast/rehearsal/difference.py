@@ -220,7 +220,7 @@ C = TypeVar("C", bound=_Sorted)
 
 
 def aligned(here: dict[str, C], others: dict[str, C]) -> Iterator[tuple[C | None, C | None]]:
-    """Each call of the first run with that of the second; calls of the second alone stand where they were made."""
+    """Pair each call of the first run with that of the second; calls of the second alone stand where they were made."""
     there = _placed(others, here)
     waiting = iter(list(there.items()))
     told: set[str] = set()

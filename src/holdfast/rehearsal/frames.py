@@ -1,7 +1,7 @@
 """Frames of agent code: where it is in the middle of a run, and what its variables hold. Look here for what a replay prints.
 
 Values are shown without running code of theirs: a `__repr__` of the user's is never called, and a value that is large or deep is
-shown by its beginning, as much of it as there is `Room` for. Texts are exact here; whoever prints them makes them harmless.
+shown by its beginning, as much of it as there is `Room` for. Texts are exact here; the printer makes them harmless.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class Quarantine:
             future.cancel()
 
     def _kept_s(self) -> float:
-        """For how long the loop has owed a sign; asks for the next one if it owes none."""
+        """Return for how long the loop has owed a sign; ask for the next one if it owes none."""
         now = time.monotonic()
         if self._turned_at < self._asked_at:
             return now - self._asked_at
@@ -152,7 +152,7 @@ class Quarantine:
                 self._home.call_soon_threadsafe(self._gone.set)
 
     def _tidy(self) -> None:
-        """End what is left on the loop, as `asyncio.run` does, but for threads: nobody waits for those."""
+        """End what is left on the loop, as `asyncio.run` does, except threads: nothing waits for those."""
         tasks = asyncio.all_tasks(self._loop)
         for task in tasks:
             task.cancel()

@@ -175,7 +175,7 @@ class _Record:
 
 
 class _Patience(SystemClock):
-    """The computer's clock, but for graces: here nobody waits for raw I/O for minutes."""
+    """The computer's clock, except for graces: here nothing waits for raw I/O for minutes."""
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
@@ -317,7 +317,7 @@ class Ground:
         return Folded(folded, folding.state.text(state, "state") if kept else "null", replayed)
 
     async def _refolded(self, row: RunRow, spec: AgentSpec, replayed: Replay) -> Replay:
-        """Fold what came before the last checkpoint of a reducer too, and compare with the states that were stored.
+        """Fold the events before the last checkpoint of a reducer too, and compare with the states that were stored.
 
         Each era is folded from the state with which it began. So a difference is told where the function makes it, and once. None
         of them stops the run, which goes on from its last state.
@@ -573,7 +573,7 @@ def _raised_at(error: BaseException | None) -> str:
 
 
 def _cut(run: str, events: list[Event], to: int | None, at: str | None) -> list[Event]:
-    """The events that a replay sees: all, those up to a number, or those that came before a call was made."""
+    """Return the events that a replay sees: all, the ones up to a number, or the ones before a call was made."""
     if to is not None and at is not None:
         raise BadArguments("a replay stops at an event or at a call: give to= or at=, not both")
     if to is not None:

@@ -1,18 +1,21 @@
 """Announcements: what was published, and how it is passed on to the runs and triggers that wait for it.
 
-To publish is one row, in the transaction of the event that says so, or in one of its own: the publisher's cost does not grow with
-those that wait. The row's id is unique, so what is published again under it is not. Any worker passes on what waits: a signal into
-the inbox of each run that waits for it, a delivery for each trigger. These and the note that it was passed on are one transaction,
-and of two workers one passes on at a time. So each hears of it once, and a run hears of announcements in their order.
+To publish is one row, in the transaction of the event that says so, or in one of its own: the publisher's cost does not
+grow with the number of waiters. The row's id is unique, so what is published again under it is not. Any worker passes
+on what waits: a signal into the inbox of each run that waits for it, a delivery for each trigger. These and the note
+that it was passed on are one transaction, and of two workers one passes on at a time. So each hears of it once, and a
+run hears of announcements in their order.
 
 A subscription counts from the announcements that were there when it was made. Where several write at a time, a position is taken
 before its commit, so positions alone do not tell: there each announcement has its transaction, and each subscription the snapshot
 that it was made in. A subscription lies in a table, by the fields and values that
-are compared, and says nothing that the history of its run does not: a run that comes from elsewhere, by a fork or in a bundle, gets
-its subscriptions from there (`resubscribe`). That of a run that has ended goes when the next announcement finds it.
+are compared, and says nothing that the history of its run does not: a run that comes from elsewhere, by a fork or in a
+bundle, gets its subscriptions from there (`resubscribe`). The subscription of an ended run goes when the next
+announcement finds it.
 
-One that cannot be passed on, whatever the reason, must not hold up the others. It is tried by itself, and if that fails too it is
-set aside: it counts as passed on, keeps its value for as long as its id is known, and is in the audit and the log.
+An announcement that cannot be passed on, whatever the reason, must not hold up the others. It is tried by itself, and
+if that fails too it is set aside: it counts as passed on, keeps its value for as long as its id is known, and is in the
+audit and the log.
 
 Large crowds. So many subscriptions are served in a transaction; the row notes the last, and the next transaction goes on behind it.
 
@@ -127,7 +130,7 @@ class Announcements(Feature):
         return (found[0][0], found[0][1]) if found else (None, None)
 
     async def pass_on(self) -> Passed:
-        """Pass on what waits to those that wait for it."""
+        """Pass waiting announcements on to the runs and triggers that wait for them."""
         trying: list[AnnouncementRow] = []
         try:
             return await self._submit(lambda tx: _pass_on(tx, _AT_ONCE, trying))

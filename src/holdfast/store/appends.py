@@ -84,7 +84,7 @@ class InboxMoved(Exception):
 
 
 class Refused(Exception):
-    """A batch of appends is not accepted as a whole. `runs` are those that are known to be why."""
+    """A batch of appends is not accepted as a whole. `runs` are the runs known to be the reason."""
 
     def __init__(self, runs: Iterable[str] = ()) -> None:
         super().__init__()
@@ -208,7 +208,7 @@ Fence = list[Any]
 
 
 def merge(now: int, batch: Sequence[QueuedAppend]) -> tuple[list[Fence], list[tuple[Fence, Transition]]]:
-    """Merge a batch into one fence per run: of those that go on, and of those whose last append ends the lease."""
+    """Merge a batch into one fence per run: fences of runs that go on, and of runs whose last append ends the lease."""
     fences: dict[str, Fence] = {}
     leaving: dict[str, Transition] = {}
     for queued in batch:

@@ -9,8 +9,8 @@ ground than a database can use them.
 
 Votes are for a value. A person who edits what is shown puts another value on the table, and counting begins anew for that.
 The agent is told the votes for the value that was decided; the row and the audit keep all. How many must agree may depend on
-the value in a way only the agent's code knows; then a vote is kept, and the run's owner, who is told of it, says how many
-are needed (`require`).
+the value in a way only the agent's code knows; then a vote is kept, and the run's owner, told of it, says how many are
+needed (`require`).
 """
 
 from __future__ import annotations
@@ -93,13 +93,13 @@ class Approvals(Feature):
         """Count what a person says to an open question, and tell its run; the last that is needed decides it, once.
 
         `known` is the question as it was a moment ago, if that is known: it need not be looked up if it is still so.
-        `AlreadyDecided` shows who was first; `NotAllowed` who may; `Stale` when something else is shown by now; `Expired`;
-        `RunFinished` when it was withdrawn.
+        `AlreadyDecided` names the person who was first; `NotAllowed` the people who may; `Stale` when something else is
+        shown by now; `Expired`; `RunFinished` when it was withdrawn.
         """
         return await self._submit(Decide(approval, ballot, blobs or {}, known), small=not blobs)
 
     async def delegate(self, approval: str, to: str, ballot: Ballot) -> ApprovalRow:
-        """Pass an open question on, as one who may decide it: now it is that person's, and no longer the other's."""
+        """Pass an open question on to another person. The sender must be one of its deciders, and then no longer is."""
 
         def work(tx: Transaction) -> Asking[ApprovalRow]:
             found = yield from held(tx, approval)
@@ -153,9 +153,9 @@ class Approvals(Feature):
     ) -> list[ApprovalRow]:
         """List questions in the order asked: one, those of a run and of all below it, or all.
 
-        If there are more than the limit: of open ones of all runs those that wait longest, otherwise the newest. `after` is where
-        the page before ended: then it is those that were asked later, or otherwise those that were asked before. `at` is when that
-        one was asked; without it the question must be here.
+        If there are more than the limit: of open questions of all runs the ones that wait longest, otherwise the
+        newest. `after` is where the page before ended: then the questions asked later, or otherwise the ones asked
+        before. `at` is when that one was asked; without it the question must be here.
         """
         return await self._read(_approvals, run, approval, list(statuses), limit, after, at, only)
 
@@ -219,7 +219,7 @@ def ask(tx: Transaction, run: str, new: NewApproval) -> Asking[None]:
     if new.not_by_starter:
         found = yield from tx.row("starter", run=line[0][1])
         fork = yield from tx.row("fork", run=line[0][1])
-        before = json.loads(fork[2]) if fork is not None else []  # what a fork asks goes back to whoever began it all
+        before = json.loads(fork[2]) if fork is not None else []  # the starters of the runs before a fork, too
         not_by = to_json([*(starters(*found) if found else [SOMEONE.name]), *before])
     yield from tx.rows(
         "insert_approval", not_by=not_by, id=new.id, run=run, root=line[0][1], path=to_json([agent for agent, _ in reversed(line)]),
@@ -335,7 +335,7 @@ def delegated(now: int, found: ApprovalRow, to: str, ballot: Ballot) -> Said:
 
 
 def repeated(found: ApprovalRow, ballot: Ballot) -> Said | None:
-    """Tell what came of a ballot that passed this question on, or decided it, before; its signal has the same id. Pure."""
+    """Return the end of a ballot that passed this question on, or decided it, before; its signal has the same id. Pure."""
     for nth, each in enumerate(json.loads(found.delegations), 1):
         if each["id"] == ballot.id:
             return _passed(found, nth, ballot.via)
@@ -343,7 +343,7 @@ def repeated(found: ApprovalRow, ballot: Ballot) -> Said | None:
 
 
 def _passed(row: ApprovalRow, nth: int, via: str) -> Said:
-    """Tell who passed a question on, the `nth` to do so, and to whom."""
+    """Return the outcome of the `nth` delegation of a question: its run is told the sender and the receiver."""
     passing = {name: value for name, value in json.loads(row.delegations)[nth - 1].items() if name not in ("id", "at")}
     data = {**_about(row), **passing}
     return Said(row, "approval.delegated", None, data, passing["by"], via, "delegate", f"to{nth}")

@@ -1,8 +1,8 @@
 """The audit: what was done from outside, by whom and through which door.
 
 A deed's row is written in the transaction of the deed itself (`note`), so there is one exactly if it was done. Rows are never
-deleted; an erasure takes the value and all free text out of them, for an operator who must forget what was decided and may
-not forget that it was.
+deleted; an erasure takes the value and all free text out of them, because an operator may have to forget what was
+decided, but not that it was.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def note(
 
 
 def note_starts(tx: Transaction, starts: Sequence[tuple[str, str, dict[str, Any]]], via: str) -> Asking[None]:
-    """Write rows for runs that were started at once: the run, who started it, and what is told of it."""
+    """Write rows for runs that were started at once: each run, the actor that started it, and what is told of it."""
     if starts:
         yield Count("insert_audits", [[tx.now, run, by, "start", to_json(data), via, None] for run, by, data in starts])
 

@@ -57,7 +57,7 @@ def _blob(digest: str) -> Asking[bytes]:
 
 
 def insert_blobs(tx: Transaction, blobs: Mapping[str, bytes]) -> Asking[None]:
-    """Keep large values, by their digests; those that are there already stay."""
+    """Keep large values, by their digests; values that the store has already stay."""
     for digest, content in blobs.items():
         yield from tx.rows("insert_blob", digest=digest, content=content)
 

@@ -2,14 +2,15 @@
 
 Look here for what a bundle holds. `values/bundle.py` says what its bytes mean, `client/bundles.py` how a file is written and read.
 
-A move has one owner at any time. Runs that a worker has, or could take at once, are paused first; those that wait are left as they
-are. All that the store has of them is read as of one moment (`belongings`) and written to a file that no store takes yet. Then one
-transaction (`Move`) finds that nothing has changed since, makes the runs 'moved', which nothing carries on, and keeps the file as
-it is once released, so that it can be written again. Only then is the release written into the file. Whatever dies in between:
-before the transaction the source goes on, after it only the destination can.
+A move has one owner at any time. Runs that a worker has, or could take at once, are paused first; runs that wait are
+left as they are. All that the store has of them is read as of one moment (`belongings`) and written to a file that no
+store takes yet. Then one transaction (`Move`) finds that nothing has changed since, makes the runs 'moved', which
+nothing carries on, and keeps the file as it is once released, so that it can be written again. Only then is the release
+written into the file. Whatever dies in between: before the transaction the source goes on, after it only the
+destination can.
 
-The destination takes everything in one transaction (`Import`) and remembers the bundle for ever, so that it takes no move twice. A
-run that comes back takes the place of what was left of it.
+The destination takes everything in one transaction (`Import`) and remembers the bundle for ever, so that it takes no
+move twice. A run that comes back replaces what was left of it.
 
 Nothing in a bundle is believed because somebody signed it: `checked` holds every row against its columns and against all others,
 and a bundle of which any part does not fit is refused whole.
@@ -303,7 +304,7 @@ class Belongings:
     rows: dict[str, list[list[Any]]] = field(default_factory=lambda: {name: [] for name in SECTIONS})
     blobs: dict[str, bytes] = field(default_factory=dict)
     store: str = ""  # the id of the store it is from
-    started_by: str | None = None  # who started the run above all, as the audit has it
+    started_by: str | None = None  # the starter of the run above all, as the audit has it
 
     @property
     def runs(self) -> list[RunRow]:
@@ -578,7 +579,7 @@ def _check_runs(found: Belongings, manifest: Manifest) -> None:
 
 
 def _check_former(found: Belongings) -> None:
-    """Check that a fork knows of no other events than those that are in the bundle, and that none are in it for nothing."""
+    """Check that the bundle has every event that a fork shares, and no event that no fork shares."""
     ranges: dict[str, list[tuple[int, int]]] = defaultdict(list)
     forks = {row[0] for row in found.rows["forks"]} | {row[0] for row in found.rows["events"] if row[2] == "run.forked"}
     for place, (run, _, base, first, until, _, _) in enumerate(found.rows["lineage"]):
@@ -1040,7 +1041,7 @@ def let_go(tx: Transaction, runs: Iterable[str], request: str, by: str) -> Askin
 
 
 def _confirm(tx: Transaction, root: str, bundle: str, told: dict[str, Any], by: str, via: str) -> Asking[None]:
-    yield from tx.rows("hold_run", run=root)  # first: whoever takes it back has the run too
+    yield from tx.rows("hold_run", run=root)  # first: a person who takes it back locks the run too
     row = yield from existing(tx, root)
     last = yield from tx.row("export", run=root)
     if row.status != "moved" or last is None or last[0] != bundle or last[5] is not None:
@@ -1088,9 +1089,9 @@ def membership(asked: ApprovalRow, by: str, error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """Put a family into this store. `ballots`: what people decided in the file; `without`: places of those that are left out.
+    """Put a family into this store. `ballots`: what people decided in the file; `without`: places of ballots left out.
 
-    Locks nothing that another transaction could wait for it with: all rows are new, but for what is left of a run that comes back.
+    Locks nothing that another transaction could wait for it with: all rows are new, except what is left of a run that comes back.
     """
 
     manifest: Manifest
@@ -1102,7 +1103,7 @@ class Import:
     copy: NewFork | None = None  # of a copy: the run that it becomes here
     look: bool = False  # the store is one to look at the bundle in: nothing goes on
     dry_run: bool = False  # do everything, and then nothing of it: `Unchanged`
-    started_by: str | None = None  # who started the run, as its source says
+    started_by: str | None = None  # the starter of the run, as its source says
 
     def __call__(self, tx: Transaction) -> Asking[tuple[str, ...]]:
         manifest, found = self.manifest, self.found
@@ -1199,7 +1200,7 @@ class Import:
                         f"run {row.id!r} cannot come here while {other[0]!r}, of the same singleton, has not ended"
                     )
             values = {name: value for name, value in asdict(row).items() if name not in _OWN}
-            values["epoch"] = values.pop("lease_epoch") + 1  # nobody who had it before writes here
+            values["epoch"] = values.pop("lease_epoch") + 1  # no owner from before can write here
             yield from tx.rows("import_run", **values)
             tx.changed(row.id, News.DUE)
         yield from _many("spend", self.found.rows["spending"])

@@ -1,7 +1,7 @@
 """Open calls: whose bodies run now, as their owners tell. No journal has them, so they may be late or missing, and decide nothing.
 
-A row counts while its run is running under the epoch of the one who wrote it, with a lease that is not over: of a run that has left
-memory, or whose owner is dead, nobody is told anything, whatever is left of its row.
+A row counts while its run is running under the epoch of the owner that wrote it, with a lease that is not over: of a
+run that has left memory, or whose owner is dead, readers are told nothing, whatever is left of its row.
 """
 
 from __future__ import annotations

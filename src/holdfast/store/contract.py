@@ -65,7 +65,7 @@ looks_again: Final[ContextVar[bool]] = ContextVar("looks_again", default=False)
 class Ailment:
     """Trouble that keeps a store from being written. `lasting`: it does not pass by itself, only a new process helps."""
 
-    reason: str  # says nothing of where the store is: anybody who asks a probe is told it
+    reason: str  # says nothing of where the store is: probes tell it to anybody
     lasting: bool
     trouble: str = ""  # what the database says
 

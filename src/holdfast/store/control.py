@@ -1,7 +1,7 @@
 """Control: pause, cancel and resume, asked for from outside.
 
-A run that nobody carries is stopped here and now. One that is running has an owner, who alone may write its journal: the
-request lies in its inbox, and the owner does it at a safe point. If the owner dies, the next one finds it there.
+A run that nobody carries is stopped here and now. One that is running has an owner, which alone may write its journal:
+the request lies in its inbox, and the owner does it at a safe point. If the owner dies, the next one finds it there.
 
 Each request has an id of its own, so that one whose commit was unknown is made once, with one row in the audit.
 

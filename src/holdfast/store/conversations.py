@@ -5,13 +5,14 @@ it; others stand in line, in the order in which they asked. Asking, adding and l
 record them. A run that asked is told by a signal to its inbox, at once or when its turn has come, so it waits as for a
 message.
 
-`conversations.run_id` has the conversation, by `request`. Those behind it are rows of `conversation_line`; there are none
-while nobody has it, because a run that leaves passes it on in the same transaction. So nobody polls, and no wake-up is lost.
+`conversations.run_id` has the conversation, by `request`. The runs in line behind it are rows of `conversation_line`;
+there are none while no run has it, because a run that leaves passes it on in the same transaction. So no run polls, and
+no wake-up is lost.
 
 No circle of waiting. A run that has a conversation, or was started by one that has or waits for one, does not wait for another:
 if that is taken, it is refused. Otherwise two runs that want two conversations in opposite order would wait for ever, and so
-would a parent and the child that wants what its parent has. A child that waits has asked before its parent did, and a run that
-has a conversation asked before those that wait for it: around a circle each would have asked before itself.
+would a parent and the child that wants what its parent has. A child that waits has asked before its parent did, and a
+run that has a conversation asked before the runs that wait for it: around a circle each would have asked before itself.
 
 Lock order: the rows of runs, then those of conversations, in the order of their ids, then the row of the run that comes
 next. That one is locked with the others where it is known before (`lock_runs`); where it is not, and two transactions meet,

@@ -1,4 +1,4 @@
-"""The fleet: workers and how much they do, those that were lost lately, and what each minute brought. Nothing decides by it.
+"""The fleet: workers and how much they do, workers lost lately, and what each minute brought. Nothing decides by it.
 
 A worker says how much it does with its heartbeat, in the statement that is made anyway, and its numbers of a minute when the minute
 is over. A claim that takes a run over notes how long the run had been torn, with the worker that lost it.
@@ -108,7 +108,7 @@ class Fleet(Workers):
         return [UnservedRow(*row) for row in found]
 
     async def busy_rates(self) -> list[RateRow]:
-        """List the rates that are paused, and those that runs wait for."""
+        """List the rates that are paused, and the rates that runs wait for."""
         now = self.clock.now()
         waits = dict(await self._read(rows, "waiting_rates"))
         found = await self._read(rows, "busy_rates", micros=now * 1000, keys=to_json(list(waits)), limit=_MOST)

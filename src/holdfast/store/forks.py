@@ -2,9 +2,10 @@
 
 A fork copies no event. Rows of `lineage` say which events of other runs are the beginning of its journal ('shared'), up to the
 point; a fork of a fork has a row for each run that it shares with, and never a chain to walk. Its own events come behind the
-point: the first of them is `run.forked`, which says who the run is from there on. Behind the point the other runs may go on, be
-retried and be deleted: a retry only marks events as dropped, and `seen` tells the fork which marks came later; the events of a
-deleted run are kept under another name, which no run can have ('#...'), until the last fork that counts on them is deleted.
+point: the first of them is `run.forked`, which gives the identity of the run from there on. Behind the point the other
+runs may go on, be retried and be deleted: a retry only marks events as dropped, and `seen` tells the fork which marks
+came later; the events of a deleted run are kept under another name, which no run can have ('#...'), until the last fork
+that counts on them is deleted.
 
 What the other run did behind the point, and runs below it, is no part of the fork's history. It is kept too ('behind', 'below'),
 because the fork must know which of its steps were done before.
@@ -51,7 +52,7 @@ _STOPS: Final = ("run.cancelling",)
 _AWAITED: Final = ("child", "approval", "request")  # by which an arrival names what it ends
 _CLOSED: Final = sorted(CLOSING - {"stream.opened"})  # a block is over when it is closed
 USE: Final = "use"  # the answer that takes what is recorded: clients put the result itself in its place
-_PUT: Final = "fork:"  # begins the ids of signals that a fork has in the place of others
+_PUT: Final = "fork:"  # begins the ids of signals that a fork has instead of others
 _TOLD: Final = 60  # characters of what is replaced, for people
 _MOST_TOLD: Final = 20  # replacements that the event names; the audit has all
 _NAMED: Final = 5  # keys, in an error
@@ -146,7 +147,7 @@ class Forks(Feature):
         ]
 
     async def former_result(self, run: str, key: str) -> str | None:
-        """Read the text of what a step came to behind the point to which a run went back, whoever did it; None: to nothing."""
+        """Read the result of a step behind the point to which a run went back, whichever run did it; None: it has none."""
         return await self._read(_former_result, run, key)
 
     async def origin(self, run: str) -> tuple[str, int, str] | None:
@@ -235,7 +236,7 @@ class Fork:
         return made, True
 
     def _again(self, tx: Transaction, found: RunRow) -> Asking[tuple[RunRow, bool]]:
-        """There is a run with this id: our own, whose commit was unknown, or the one that an earlier call made."""
+        """Return the run that has this id: our own, whose commit was unknown, or the one that an earlier call made."""
         made = yield from tx.row("fork", run=found.id)
         if made is None or made[3] != self.new.run:
             raise BadArguments(
@@ -331,7 +332,7 @@ class Fork:
         return told | ({"arguments": preview(new.input[0], _TOLD)} if new.input else {})
 
     def _decision(self, tx: Transaction, key: str, asked: Event, text: str) -> Asking[str]:
-        """Make of what is given the decision that the agent gets, if the one who forks could have decided the question so."""
+        """Turn a given value into the decision that the agent gets, if the person who forks could have decided so."""
         new, kind = self.new, asked.data["kind"]
         row = yield from tx.row("approval", approval=asked.data["approval"])
         if row is None:
@@ -371,7 +372,7 @@ class Fork:
                 "an earlier event"
             )
 
-    # Who it is
+    # Identity
 
     def _origin(self, tx: Transaction, base: RunRow, until: int, last_at: int | None) -> Asking[dict[str, Any]]:
         """Data of the event that makes it a run of its own."""
@@ -422,7 +423,7 @@ class Fork:
         return known
 
     def _carried(self, tx: Transaction, until: int, ends: Collection[str]) -> Asking[list[Signal]]:
-        """Find what the other run, itself a fork, was given in the place of arrivals, and had not come to at the point."""
+        """Find the signals that the other run, a fork too, has instead of arrivals, and had not come to at the point."""
         forked = yield from tx.row("fork", run=self.new.run)
         if forked is None or forked[1] >= until:
             return []
@@ -559,14 +560,14 @@ def segments(tx: Transaction, run: str) -> Asking[list[Segment]]:
 
 
 def _hold(tx: Transaction, run: str) -> Asking[None]:
-    """Lock a run and those that it shares with."""
+    """Lock a run and the runs that it shares with."""
     shares = yield from segments(tx, run)
     for each in sorted({run, *(share.base for share in shares if not share.base.startswith("#"))}):
         yield from tx.rows("hold_run", run=each)
 
 
 def _share(tx: Transaction, fork: str, base: RunRow, shares: Iterable[Segment], until: int) -> Asking[None]:
-    """Have a fork share what its base has up to a place, whose ever it is, and know of what lies behind."""
+    """Have a fork share what its base has up to a place, whichever run's it is, and know of what lies behind."""
     own = Segment("shared", base.id, 0, base.next_seq, base.next_seq, base.id)
     for share in shares:
         if share.part == "shared":
@@ -632,7 +633,7 @@ def place_of(tx: Transaction, run: RunRow, at: int | str) -> Asking[int]:
 
 
 def keys_named(keys: Iterable[str], name: str) -> list[str]:
-    """Those of these keys whose calls have this name."""
+    """Return the keys whose calls have this name."""
     return [key for key in keys if key.rpartition("#")[0].rpartition("/")[2] == name]
 
 

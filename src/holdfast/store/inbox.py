@@ -72,7 +72,7 @@ class Inbox(Feature):
         return [signal_of((position, *rest)) for position, _, *rest in await self._read(whole_inbox, run)]
 
     def take(self, run: str, epoch: int, expected_seq: int, seen: int) -> asyncio.Future[Taken] | None:
-        """Begin to take what came after `seen`, at this place of the journal; None where to read and append is as quick.
+        """Begin to take signals after `seen`, at this place of the journal; None where to read and append is as quick.
 
         Until the owner knows what was taken, it must not append. If its fence does not hold, nothing is taken.
         """
@@ -80,13 +80,13 @@ class Inbox(Feature):
 
 
 def inbox(run: str, after: int, limit: int) -> Asking[list[Signal]]:
-    """Read what came to a run."""
+    """Read the signals of a run after a position."""
     found = yield from rows("inbox", run=run, position=after, limit=limit)
     return [signal_of(row) for row in found]
 
 
 def whole_inbox(run: str) -> Asking[list[tuple[Any, ...]]]:
-    """Read the rows of all that ever came to a run, as they were before messages left its inbox, but for their texts."""
+    """Read the rows of all that ever came to a run, as they were before messages left its inbox, without their texts."""
     found = yield from rows("whole_inbox", run=run)
     left = unpacked((yield from rows("remnants", run=run)))
     there = {position for position, *_ in found}
@@ -145,15 +145,15 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """Take what came to a run under this epoch, at this place of its journal: read and appended in one piece of work.
+    """Take the signals of a run under this epoch, at this place of its journal: read and appended in one piece of work.
 
     To read first and to append then is right as well, and shares its commit with others; but when nothing else is written at
     that moment, it is one round trip more between a person's decision and the agent that waits for it. The fence is that of
     an append, and the place up to which the inbox was read as well. What is taken gets the next numbers of the journal, which
     the owner learns only from the answer: meanwhile it numbers nothing.
 
-    PostgreSQL does it by one statement. This is what is left where that was not possible or its answer was lost: then what it
-    wrote is there, because nobody else writes here.
+    PostgreSQL does it by one statement. This is what is left where that was not possible or its answer was lost: then
+    what it wrote is there, because no other process writes here.
     """
 
     run: str

@@ -20,7 +20,7 @@ class Line(Event):
 
 
 class Sought(TypedDict, total=False):
-    """A choice of events: those that fit each of these. What is None or missing fits any."""
+    """A choice of events, which must fit each of these fields. A field that is None or missing fits any."""
 
     kinds: Iterable[str] | None
     key: str | None  # of a call
@@ -49,11 +49,11 @@ class Journals(Feature):
         dropped: bool = False,
         **sought: Unpack[Sought],
     ) -> list[Line]:
-        """Read the first events from a place on that fit, in order; with `before`, the last of those that stand before it."""
+        """Read the first events from a place on that fit, in order; with `before`, the last events that stand before it."""
         return await self._read(_lines, run, from_seq, limit, before, dropped, sought)
 
     async def lines_at(self, run: str, seqs: Iterable[int]) -> list[Line]:
-        """Read the events at these places, with the beginnings of their values; those that a retry took out too."""
+        """Read the events at these places, with the beginnings of their values; events that a retry took out too."""
         return await self._read(_lines_at, run, sorted(seqs))
 
     async def outline_of(
@@ -80,11 +80,11 @@ class Journals(Feature):
         return None if said is None else str(said)
 
     async def events_at(self, run: str, seqs: Iterable[int]) -> list[Event]:
-        """Read the events at these places with their values; those that a retry took out too."""
+        """Read the events at these places with their values; events that a retry took out too."""
         return await self._read(_outline, "events_at", run, ids=to_json(sorted(seqs)))
 
     async def inputs_between(self, run: str, first: int, end: int) -> list[Event]:
-        """Read, without their values, the events of a stretch that have a whole input; those that a retry took out too."""
+        """Read the events of a stretch that have a whole input, without values; also events that a retry took out."""
         return await self._read(_outline, "inputs_between", run, first=first, end=end)
 
     async def last_of_kind(self, run: str, kind: str, until: int) -> int | None:

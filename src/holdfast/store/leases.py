@@ -56,11 +56,11 @@ class Leases(Workers):
 
         An agent is a name, for runs of no version, or a name and a version with a space between them, beside the name. The
         highest priority goes first. A run whose limit has no slot, or whose rate no turn, is held back.
-        A claimed run that was still 'running' was interrupted: `crash_count + 1` and a `run.interrupted` event, which says who
-        took it over and how that was noticed: the owner's lock was free ("dead"), or its lease was over ("lease").
-        Runs with two crashes or more are left out, unless `alone`: then one run is claimed, and any may be it. Never claims
-        a run that this very incarnation is running. `sure`: a run is known to be due, so skip the cheap check before
-        claiming. A run that waits is taken up to `early_ms` before its time.
+        A claimed run that was still 'running' was interrupted: `crash_count + 1` and a `run.interrupted` event, which
+        names the worker that took it over and how that was noticed: the owner's lock was free ("dead"), or its lease
+        was over ("lease"). Runs with two crashes or more are left out, unless `alone`: then one run is claimed, and any
+        may be it. Never claims a run that this very incarnation is running. `sure`: a run is known to be due, so skip
+        the cheap check before claiming. A run that waits is taken up to `early_ms` before its time.
         """
         named = None if queues is None else list(queues)
         claim = Claim(list(agents), limit, ttl_ms, root, named, alone, early_ms)
@@ -186,7 +186,7 @@ class Claim:
         rows = yield from tx.rows("claim", ids=to_json([run.id for run in picked]), ttl=self.ttl_ms, claim=self.name)
         claimed = {row[0]: RunRow(*row) for row in rows}
         owners = {run.owner for run in picked if run.status == "running"}
-        # Who is buried is forgotten in the same transaction; one that is still among the workers only let its lease end.
+        # A dead worker is forgotten in the same transaction; an owner still among the workers only let its lease end.
         known = (yield from tx.rows("known_workers", ids=to_json(sorted(map(str, owners))))) if owners else ()
         living = {worker for (worker,) in known}
         left = (yield from _left_calls(tx, [run.id for run in picked if run.status == "running"])) if owners else {}

@@ -43,21 +43,21 @@ def in_milliseconds(micros: int) -> int:
 
 
 class Turn(NamedTuple):
-    """The time at which a run or a step may begin: later than now because of a pause, or of those that come before.
+    """The time at which a run or a step may begin: later than now because of a pause, or of turns that come before.
 
     Its place is in microseconds, and never changes. Places are an interval apart.
     """
 
     place: int
     paused: bool = False
-    late: int = 0  # when those began that had their turn a window before, if they were late, in microseconds
+    late: int = 0  # when the users of the turns a window before began, if they were late, in microseconds
 
     @property
     def at(self) -> int:
         return in_milliseconds(self.place)
 
     def usable_at(self, every_ms: int) -> int:
-        """The time from which it can be used: a window after those that used theirs late."""
+        """Return the time from which the turn can be used: a window after the turns before it that were used late."""
         return max(self.at, in_milliseconds(self.late) + every_ms if self.late else 0)
 
 
@@ -79,8 +79,8 @@ class Limits(Feature):
     async def take_turn(self, key: str, interval_us: int, tokens_us: int = 0, every_ms: int = 0) -> Turn:
         """Reserve the next turn of a rate, which may be now. The one after it comes `interval_us` later.
 
-        With `tokens_us`, the time that a thousand tokens take, it comes later still if turns use many of them. `every_ms` is the
-        window: the turn knows of those that were used late a window before it.
+        With `tokens_us`, the time that a thousand tokens take, it comes later still if turns use many of them.
+        `every_ms` is the window: the turn knows of turns that were used late a window before it.
         """
 
         def work(tx: Transaction) -> Asking[Turn]:
@@ -276,7 +276,7 @@ def _before_their_turn(tx: Transaction, due: list[Due]) -> Asking[dict[str, tupl
 
 
 def _use_turns(tx: Transaction, key: str, due: list[Due], later: dict[str, tuple[int, int]]) -> Asking[list[Due]]:
-    """Let runs that have a turn begin, or come `later`; returns those that have none, or lost it."""
+    """Let runs that have a turn begin, or come `later`; returns the runs that have none, or lost it."""
     now, without, used_late = tx.now * 1000, list[Due](), dict[int, int]()
     for run in due:
         every_ms = run.rate_ms or 0

@@ -1,7 +1,7 @@
-"""Links to a question: whoever has one may see that question as it was when the link was made, and decide it once.
+"""Links to a question: the holder of a link may see the question as it was when the link was made, and decide it once.
 
-A link is a random secret of which the store has the digest. It is not signed: whoever reads the store, or a copy of it, would have
-the key, and could decide.
+A link is a random secret of which the store has the digest. It is not signed: a reader of the store, or of a copy of
+it, would have the key, and could decide.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast.store.work import Asking, Feature, Transaction, rows
 from holdfast.words.people import LINK
 
 _IS_OVER: Final = "this link is over: it is good for one decision, until its time ends. Ask for another"
-_KEPT_MS: Final = 30 * 86_400_000  # behind its end, so that whoever comes late is told what it was
+_KEPT_MS: Final = 30 * 86_400_000  # behind its end, so that a late visitor is told what it was
 
 
 @dataclass(frozen=True, slots=True)

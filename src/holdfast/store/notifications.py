@@ -1,4 +1,4 @@
-"""Notifications: who is told of which events, and the messages that are to go out for them.
+"""Notifications: which receivers are told of which events, and the messages that are to go out for them.
 
 A notification has a place in the feed. One transaction reads the feed behind it, writes a delivery for each message, and moves the
 place: so an event is told once, whatever dies. The feed has no gaps (journal.py): it ends before the oldest transaction that is

@@ -2,11 +2,11 @@
 
 Appends write them, with the event that names them. Deleting runs deletes the parts that no other run names.
 
-Naming and deleting at the same moment. SQLite has one writer. On PostgreSQL a writer that names parts first inserts those that are
-missing, then locks all of them against being deleted, together with any number of other writers (`hold_parts`), and only then
-says that its run uses them. A transaction that deletes locks them against that, waits for writers that have them, and looks which
-are still used. So a writer either finds a part, and keeps it, or finds that it is gone and inserts it again. Both lock in the
-order of the digests.
+Naming and deleting at the same moment. SQLite has one writer. On PostgreSQL a writer that names parts first inserts the
+missing ones, then locks all of them against being deleted, together with any number of other writers (`hold_parts`),
+and only then says that its run uses them. A transaction that deletes locks them against that, waits for writers that
+have them, and looks which are still used. So a writer either finds a part, and keeps it, or finds that it is gone and
+inserts it again. Both lock in the order of the digests.
 
 Crash points. All of it is in the transaction of the append, or of the deletion: what names a part is there exactly if the part is.
 """

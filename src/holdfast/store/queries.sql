@@ -330,7 +330,7 @@ WHERE run_id = :run AND position > :position AND position <= :end AND kind = 'me
 RETURNING position, signal_id, topic, sent_at
 
 -- name: empty_messages
--- Drop the second copies of the other messages. What a fork was given in the place of others stays: forks of it look there.
+-- Drop the second copies of the other messages. What a fork was given instead of others stays: forks of it look there.
 -- New rows take the place of the old ones, because SQLite gives back the room of rows, and not that of values.
 INSERT OR REPLACE INTO signals (run_id, position, signal_id, kind, topic, value, data, sent_at)
 SELECT run_id, position, signal_id, kind, topic, NULL, data, sent_at FROM signals
@@ -674,7 +674,7 @@ DELETE FROM open_calls WHERE worker = :worker
 SELECT run_id, epoch, calls FROM open_calls WHERE run_id IN (SELECT value FROM json_each(:ids))
 
 -- name: end_calls
--- Forget what was told of these runs by whoever had them.
+-- Forget what the owners of these runs told of them.
 DELETE FROM open_calls WHERE run_id IN (SELECT value FROM json_each(:ids))
 
 -- name: open_calls
@@ -1086,7 +1086,7 @@ SELECT lineage.name, lineage.until, {run} FROM lineage CROSS JOIN runs
 WHERE lineage.run_id = :run AND part = 'below' AND runs.id = base_id ORDER BY created_at, runs.id
 
 -- name: archived_below
--- Those that were deleted.
+-- What is kept of the runs below the other run that were deleted.
 SELECT lineage.name, lineage.until, archived.name, input, archived.data FROM lineage CROSS JOIN archived
 WHERE lineage.run_id = :run AND part = 'below' AND archived.name = base_id ORDER BY archived.name
 
@@ -1189,7 +1189,7 @@ SELECT DISTINCT events.key FROM {shared} AND instr(events.key, :key) > 0
 ORDER BY 1 LIMIT :limit
 
 -- name: replaced_arrivals
--- What a fork was given in the place of messages and of ends of children, by how the ids of these begin.
+-- What a fork was given instead of messages and ends of children, by how the ids of these begin.
 SELECT position, kind, topic, value, data, sent_at FROM signals
 WHERE run_id = :run AND substr(signal_id, 1, length(:signal_id)) = :signal_id ORDER BY position
 
@@ -1647,7 +1647,7 @@ SELECT id, agent, status, labels FROM runs WHERE {seen} ORDER BY created_at DESC
 SELECT id, agent, status FROM runs WHERE id >= :search AND id < :search || '~' AND {seen} ORDER BY id LIMIT :limit
 
 -- name: these_runs
--- Those of these runs that are there.
+-- The runs among these that are there.
 SELECT {run} FROM runs WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: count_going
@@ -1857,7 +1857,7 @@ WHERE position > :position AND run_id <> '' AND substr(run_id, 1, 1) <> '#' AND 
 ORDER BY position LIMIT :limit
 
 -- name: visible
--- Part of others: events that the feed shows. Those of runs that are gone stay in the journal of their forks.
+-- Part of others: events that the feed shows. Events of runs that are gone stay in the journal of their forks.
 run_id <> '' AND substr(run_id, 1, 1) <> '#'
 
 -- name: feed_lines
@@ -1997,7 +1997,7 @@ RETURNING id
 UPDATE approvals SET status = 'open', decided_at = NULL, note = NULL WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: take_back
--- Make a run what it was before it was moved; nobody who had it before can write.
+-- Make a run what it was before it was moved; no owner from before can write.
 UPDATE runs
 SET status = :status, due_at = :due_at, waits_for = :waits_for, awaits = :awaits, reason = :reason, finished_at = :finished_at,
     lease_epoch = lease_epoch + 1, updated_at = :now, life = {lived}, life_at = :now
@@ -2191,7 +2191,7 @@ INSERT INTO schedules_declared (worker, name, digest) VALUES (:worker, :name, CA
 ON CONFLICT (worker, name) DO UPDATE SET digest = CAST(CAST(schedules_declared.digest AS BIGINT) + :taken AS TEXT)
 
 -- name: end_taken
--- What workers that are gone have counted of a queue: to be added to its row by whoever deletes it.
+-- What workers that are gone have counted of a queue: to be added to its row by the worker that deletes it.
 DELETE FROM schedules_declared WHERE name = :name AND worker <> :worker AND worker NOT IN (SELECT id FROM workers)
 RETURNING digest
 
@@ -2275,7 +2275,7 @@ SELECT (SELECT min(due_at) FROM deliveries AS d WHERE d.trigger = named.key AND 
 FROM json_each(:names) AS named WHERE NOT EXISTS (SELECT 1 FROM identity WHERE held_at IS NOT NULL)
 
 -- name: due_triggers
--- Those of these triggers of which some delivery is due.
+-- The triggers among these of which some delivery is due.
 SELECT named.key FROM json_each(:names) AS named
 WHERE EXISTS (SELECT 1 FROM deliveries AS d WHERE d.trigger = named.key AND d.status = 'new' AND d.due_at <= :now
               AND (named.value = '' OR d.kind = named.value))
@@ -2327,9 +2327,9 @@ UPDATE deliveries SET status = 'new', due_at = :now, attempts = 0, claims = 0, s
 WHERE trigger = :trigger AND key = :key AND status <> 'done' AND owner IS NULL RETURNING {delivery}
 
 -- name: replay_dead_deliveries
--- Let deliveries that were dead at a time be tried from the beginning, those that came first before others.
--- Those that died much later are meant too, because a clock that was ahead wrote it.
--- The plus keeps SQLite from an index in which those that are done stand too.
+-- Let deliveries that were dead at a time be tried from the beginning, the oldest first.
+-- Deliveries that died much later are meant too, because a clock that was ahead wrote it.
+-- The plus keeps SQLite from an index in which done deliveries stand too.
 UPDATE deliveries SET status = 'new', due_at = :now, attempts = 0, claims = 0, settled_at = NULL
 WHERE (trigger, key) IN (SELECT trigger, key FROM deliveries WHERE status = 'dead' AND trigger = :trigger
                            AND (+settled_at <= :until OR +settled_at > :until + 3600000)
@@ -2412,7 +2412,7 @@ ORDER BY position LIMIT :limit
 SELECT min(fields) FROM subscriptions WHERE name = :name AND fields > :after
 
 -- name: subscribers
--- Who waits for an announcement whose fields have these digests, behind the last one that was told.
+-- The waiters for an announcement whose fields have these digests, behind the last one that was told.
 SELECT run, topic FROM subscriptions
 WHERE name = :name AND wanted IN (SELECT value FROM json_each(:keys)) AND since < :position AND (run, topic) > (:run, :topic)
 ORDER BY run, topic LIMIT :limit

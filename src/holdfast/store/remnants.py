@@ -1,9 +1,10 @@
 """Remnants: what the store still knows of messages that have left the inbox.
 
-A message that was sent without a key leaves the inbox once a checkpoint is behind it: the journal has its text, and nobody sends it
-again, but for a sender that does not know whether its commit happened. That sender looks for the id that it gave the message, finds
-what is left of it, and has its answer. A row for each would take more room than many a message, so they are kept together: a row is
-a stretch of positions with one topic, with eight bytes for each id, and for each time what has passed since the one before.
+A message that was sent without a key leaves the inbox once a checkpoint is behind it: the journal has its text, and no
+sender sends it again, except one that does not know whether its commit happened. That sender looks for the id that it
+gave the message, finds what is left of it, and has its answer. A row for each would take more room than many a message,
+so they are kept together: a row is a stretch of positions with one topic, with eight bytes for each id, and for each
+time what has passed since the one before.
 
 A statement that was sent on a connection which was cut then may still happen late. So what is sent a second time has its remnant
 from the beginning, and by that it stays in the inbox: the late one finds its id there. Messages with a key stay as well, without

@@ -2,7 +2,7 @@
 
 Each outcome stores in `data["asked"]` how many outcomes had been delivered when its call was made. A cut at `seq` goes
 back to the moment before that event. Work that was asked for earlier than that moment and is done stays done, although
-it ended later; what was asked for afterwards never happened. What came from outside (a message, a decision, a child's
+it ended later; what was asked for afterwards never happened. An arrival from outside (a message, a decision, a child's
 end) did happen, and stays. The event at the cut itself goes, with the attempts that led to it: it is tried again.
 """
 
@@ -31,7 +31,7 @@ def first_cause(error: str | None) -> int | None:
 
 
 def mended_by_cut(history: History, cut: int, failed: Collection[str]) -> set[str]:
-    """Find the children whose failures are forgotten: of those that are `failed` now, and of those that were retried before.
+    """Find the children whose failures are forgotten: children that are `failed` now, and children that were retried before.
 
     A failure that the agent had seen before the cut was dealt with. A child that was spawned, and of whose end the agent has
     not heard, is left alone: perhaps no call waits for it.

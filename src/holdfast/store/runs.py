@@ -23,7 +23,7 @@ _ORDERS: Final[dict[Order, str]] = {"newest": "runs", "oldest": "runs_oldest", "
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a child of a fork comes from: the child that the other run had in its place, if it had one."""
+    """The origin of a fork's child: the child that the other run had in its place, if it had one."""
 
     of: str
     effects: str  # what happens to steps that were done there
@@ -71,7 +71,7 @@ class Filter(TypedDict, total=False):
     usd: int | None  # they and all below them have spent so much at least, in billionths of a dollar
     attempt: int | None  # one of their steps is at this attempt or a later one
     served: Iterable[str] | None  # the code that live workers have, as 'AGENT VERSION'; for what depends on that
-    taken_queues: Iterable[str] | None  # those that live workers take; None: all
+    taken_queues: Iterable[str] | None  # queues that live workers take; None: all
     only: (
         Mapping[str, str] | None
     )  # they, or the runs above all of them, have these labels: all that is there for a caller
@@ -90,7 +90,7 @@ class Census:
 
 
 class Counts(NamedTuple):
-    """Numbers of runs by state, and of those that need a person. If they are not exact there are more that have ended."""
+    """Numbers of runs by state, and of runs that need a person. If they are not exact, more runs have ended."""
 
     states: dict[str, int]
     needs: int
@@ -141,7 +141,7 @@ class Runs(Feature):
         return counts
 
     async def sees_run(self, run: str, only: Mapping[str, str]) -> bool:
-        """Tell whether a run is there for a caller who sees only runs with these labels, or below such a run."""
+        """Tell whether a run is there for a caller that sees only runs with these labels, or below such a run."""
         return bool(await self._glance(rows, "sees_run", run=run, only=only_of(only)))
 
     async def recent_runs(self, limit: int, only: Mapping[str, str] | None = None) -> list[tuple[str, str, str, str]]:
@@ -162,7 +162,7 @@ class Runs(Feature):
         return int(events), int(size)
 
     async def run_counts(self, *, parent: str | None = None, **which: Unpack[Filter]) -> Counts:
-        """Count the runs that fit, by state, and those that need a person; of those that have ended only so many are looked at."""
+        """Count the runs that fit, by state, and the runs that need a person; of ended runs only so many are looked at."""
         return await self._read(_counts, which, parent, self.clock.now())
 
     async def these_runs(self, runs: Iterable[str]) -> list[RunRow]:
@@ -170,7 +170,7 @@ class Runs(Feature):
         return [RunRow(*row) for row in await self._read(rows, "these_runs", ids=to_json(list(runs)))]
 
     async def open_below(self, run: str) -> list[str]:
-        """List the nearest unfinished runs below this one: its children, and in place of one that has ended those below it."""
+        """List the nearest unfinished runs below this one: its children, and for an ended child the runs below it."""
         return [member for (member,) in await self._read(rows, "open_below", run=run)]
 
     async def census(self, late_ms: int) -> list[Census]:
@@ -184,7 +184,7 @@ class Runs(Feature):
         return [RunRow(*row) for row in await self._read(rows, "stuck", now=now, late=now - late_ms, limit=limit)]
 
     async def halted(self, late_ms: int, limit: int, after: RunRow | None = None) -> list[RunRow]:
-        """Page through runs that were due for longer than this, and paused ones, but for those that a person has paused."""
+        """Page through runs that were due for longer than this, and paused runs, except runs that a person has paused."""
         at = -1 if after is None else after.updated_at if after.due_at is None else after.due_at
         place = {"since": at, "after": "" if after is None else after.id}
         found = await self._read(rows, "halted", late=self.clock.now() - late_ms, limit=limit, **place)
@@ -246,12 +246,12 @@ def insert_run(tx: Transaction, run: NewRun, query: str = "insert_run", **more: 
 
 
 def insert_runs(tx: Transaction, runs: Sequence[NewRun]) -> Asking[set[str]]:
-    """Create many as `insert_run` creates one, at once; returns the ids of those that were created."""
+    """Create many runs at once as `insert_run` creates one; returns the ids of the runs that were created."""
     if not runs:
         return set()
     ordered = sorted(
         runs, key=lambda run: run.id
-    )  # so that two who create the same ones wait for each other in one order
+    )  # so that two callers that create the same runs wait for each other in one order
     created: list[Any] = yield Many("insert_runs", [list(_columns(tx, run).values()) for run in ordered])
     for (run,) in created:
         tx.changed(run, News.DUE)

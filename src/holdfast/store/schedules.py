@@ -38,7 +38,7 @@ _LOOK_AGAIN_MS: Final = 2_000  # whether the run before has ended
 LONGEST_INPUT: Final = 30_000  # characters of the arguments: they stand in the row
 NEWS: Final = " schedules"  # under this name listeners hear of a change; no run has it
 _AHEAD_MS: Final = 10_000  # by which clocks may differ
-_NOBODY: Final = "schedule"  # starts runs of schedules that agents declare, and cancels those that another one replaces
+_NOBODY: Final = "schedule"  # starts runs of schedules that agents declare, and cancels runs that another one replaces
 _GRACE_MS: Final = 10_000  # for a run that its schedule cancels
 
 
@@ -125,21 +125,21 @@ class Schedules(Feature):
         await self._submit(lambda tx: _delete(tx, name, by, via), journal=False)
 
     async def begin_at(self, name: str, times: Sequence[int], *, by: str, via: str) -> list[str]:
-        """Begin runs for these times, whatever its times are; returns the ids of those that were not there yet."""
+        """Begin runs for these times, whatever its times are; returns the ids of the runs that were not there yet."""
         return await self._submit(lambda tx: _begin_at(tx, name, times, by, via), journal=False)
 
     async def begin_due(self, unread: dict[str, str] | None = None, freed: Sequence[str] = ()) -> Begun:
         """Begin the runs whose times have come. Some may be left: look at `next_schedule` again.
 
         Schedules are passed over whose times cannot be read here, because of a time zone, say: others may. `unread` has these
-        times, with what is wrong with them; those that are found are added. `freed` names schedules whose run before has ended,
+        times, with what is wrong with them; times that are found are added. `freed` names schedules whose run before has ended,
         so that they are looked at now and not later.
         """
         known = {} if unread is None else unread
         return await self._submit(lambda tx: _begin_due(tx, known, freed), journal=False)
 
     async def next_schedule(self, unread: Iterable[str] = ()) -> int | None:
-        """When the next schedule is due, of all but those with these times."""
+        """Read when the next schedule is due, of all except the ones with these times."""
         if ids := list(unread):
             found = await self._glance(rows, "next_read_schedule", ids=to_json(ids))
         else:
@@ -291,7 +291,7 @@ def _delete(tx: Transaction, name: str, by: str, via: str) -> Asking[None]:
 
 
 def _begin_at(tx: Transaction, name: str, times: Sequence[int], by: str, via: str) -> Asking[list[str]]:
-    row = yield from _set_right(tx, (yield from _existing(tx, name)))  # else it would not be seen any more who wrote it
+    row = yield from _set_right(tx, (yield from _existing(tx, name)))  # else its author could not be seen any more
     runs = {at: _run(row, at) for at in sorted(set(times))}
     created = yield from insert_runs(tx, list(runs.values()))
     begun = {at: run.id for at, run in runs.items() if run.id in created}
@@ -327,7 +327,7 @@ def _begin_due(tx: Transaction, unread: dict[str, str], freed: Sequence[str]) ->
     # Of the others somebody has started one of this name; or its agent is a singleton, and another run of it goes on.
     others = [run.id for plan in plans for run in plan.runs.values() if run.id not in created]
     there = created | set((yield from _statuses(tx, others)))
-    # Whoever made a schedule starts its runs, and does not decide what is for another person; code is nobody.
+    # The maker of a schedule starts its runs, and may not decide what is for another person; code is nobody.
     starts = [
         (run.id, plan.row.made_by or _NOBODY, {"agent": run.agent, "schedule": plan.row.name})
         for plan in plans for run in plan.runs.values() if run.id in created

@@ -1,7 +1,7 @@
-"""Sessions: browsers that have shown who they are, known to every server of the store by the digest of a cookie.
+"""Sessions: browsers that have proved their user, known to every server of the store by the digest of a cookie.
 
 A session of a token ends with the token, one of a link with the link: nothing is copied from them, so that nothing outlives them.
-Only who is known by somebody else, a provider, has groups and scopes in the session's own row.
+Only a user who is known through a provider has groups and scopes in the session's own row.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Sessions(Feature):
         return await self._submit(work, journal=False)
 
     async def end_session(self, digest: str) -> None:
-        """Forget a session, and those whose time is over."""
+        """Forget a session, and all sessions whose time is over."""
         await self._submit(
             lambda tx: tx.rows("end_sessions", digest=digest, whose="", most=MOST_SESSIONS), small=True, runs=()
         )

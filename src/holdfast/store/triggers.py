@@ -1,4 +1,4 @@
-"""Triggers and deliveries: what may come from outside, what came, and what became of it.
+"""Triggers and deliveries: what may come from outside, each delivery that came, and its end.
 
 The edge commits a delivery before it answers its sender; a worker that has the trigger's code takes it, maps it, and applies the
 actions. They and the end of the delivery are one transaction, so a delivery is done exactly if its actions are. A delivery is
@@ -56,7 +56,7 @@ class TriggerRow:
     digest: str
     created_at: int
     updated_at: int
-    taken: int  # messages, but for those that workers have counted and that were not added up yet (`Triggers.taken`)
+    taken: int  # messages, except messages that workers have counted and that were not added up yet (`Triggers.taken`)
     taken_at: int | None
     lag: int | None  # messages that waited with the broker
 
@@ -220,7 +220,7 @@ class Triggers(Feature):
     async def declare_triggers(self, declared: Sequence[DeclaredTrigger]) -> list[TriggerRow]:
         """Write down what the code of this worker declares, and let it take effect where it should.
 
-        Returns those that other workers declare as another kind of trigger: they stay as they are.
+        Returns the triggers that other workers declare as another kind: they stay as they are.
         """
         return await self._submit(lambda tx: _declare(tx, declared), journal=False)
 
@@ -269,7 +269,7 @@ class Triggers(Feature):
         return await self._submit(lambda tx: keep(tx, new), journal=False, small=len(new.body) < 65_536, runs=())
 
     async def next_delivery(self, triggers: Wanted) -> int | None:
-        """When the next delivery of these triggers is due."""
+        """Read when the next delivery of these triggers is due."""
         found = await self._glance(rows, "next_delivery", names=to_json(_kinds(triggers)))
         return min((due for (due,) in found if due is not None), default=None)
 
@@ -336,7 +336,7 @@ class Triggers(Feature):
     async def deliveries(
         self, trigger: str, status: str, *, before: int | None = None, limit: int = 100
     ) -> list[DeliveryRow]:
-        """Read deliveries of a trigger in a state, those that came last first."""
+        """Read deliveries of a trigger in a state, the latest first."""
         until = (1 << 62) if before is None else before
         found = await self._read(rows, "deliveries", trigger=trigger, status=status, before=until, limit=limit)
         return [DeliveryRow(*row) for row in found]
@@ -378,7 +378,7 @@ def _declare(tx: Transaction, declared: Sequence[DeclaredTrigger]) -> Asking[lis
 
 
 def _taken(tx: Transaction, name: str, count: int, lag: int | None, lately: bool) -> Asking[None]:
-    left = yield from tx.rows("end_taken", name=TAKEN + name)  # each row is deleted by one, who adds it
+    left = yield from tx.rows("end_taken", name=TAKEN + name)  # each row is deleted by one worker, which adds it
     more = count + sum(int(each) for (each,) in left)
     yield from tx.rows("note_taken", name=name, taken=more, lag=lag, taken_at=tx.now if count or lately else None)
 

@@ -151,8 +151,8 @@ class Feature(abc.ABC):
     ) -> asyncio.Future[T]:
         """Queue a piece of work that writes; its answer comes when it is committed.
 
-        `journal`: tests that break commits hear of this one. `small`: it is quick enough to be committed on the loop. `runs`:
-        those that it changes and that exist; None if that is not known before.
+        `journal`: tests that break commits hear of this one. `small`: it is quick enough to be committed on the loop.
+        `runs`: the existing runs that it changes; None if that is not known before.
         """
 
     @abc.abstractmethod

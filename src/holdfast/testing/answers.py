@@ -77,7 +77,7 @@ class Exchange:
         self.reply.begin(200, _EVENTS)
 
     def pay(self, answer: Answer, output_tokens: int) -> None:
-        """Before it is sent, so that whoever has received it finds it counted."""
+        """Count an answer before it is sent, so that its receiver finds it counted."""
         self.reply.check()
         asked = chat.prompt_tokens(self.request) if answer.input_tokens is None else answer.input_tokens
         self._pay(self.request, asked, output_tokens)

@@ -22,7 +22,7 @@ def tokens(text: str) -> list[str]:
 
 
 class Tool:
-    """A tool call as the model makes it. With a text in place of the arguments, that text.
+    """A tool call as the model makes it. A text given instead of the arguments is sent as it is.
 
     Example:
         ```python
@@ -146,7 +146,7 @@ def request_of(number: int, body: bytes, headers: Mapping[str, str]) -> Request:
 
 
 def _check_calls(messages: list[Json]) -> None:
-    """As real providers do: the results of all calls follow the answer that made them, and nothing else is a result."""
+    """Check, as real providers do, that the results of all calls follow the answer that made them, and no others do."""
     waited_for: list[str] = []
     for place, message in enumerate(messages):
         if message.get("role") == "tool":
@@ -196,7 +196,7 @@ def completion(request: Request, answer: Json, finish: str) -> Json:
 
 
 def chunk(request: Request, delta: Json, finish: str | None = None) -> Json:
-    """One event of a stream."""
+    """Make one event of a stream."""
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
     return {**_envelope(request, "chat.completion.chunk"), "choices": [choice]}
 

@@ -83,7 +83,7 @@ class _Steadfast:
 
 @dataclasses.dataclass
 class _Time:
-    """Those for whom time jumps, and those for whom it stands still.
+    """The state of time in a test: the task that lets it jump, and the calls for which it stands still.
 
     Attributes:
         jumper: The task that lets it jump.
@@ -363,7 +363,7 @@ class TestClient(Client):
         return min((due for due in (parked, inside) if due is not None), default=None)
 
     async def _settled(self) -> None:
-        """Until what became due has begun or ended, so that the next line of the test sees its effect."""
+        """Wait until what became due has begun or ended, so that the next line of the test sees its effect."""
         quiet, still, before = 0, 0, None
         self._time.settling += 1
         try:
@@ -422,7 +422,7 @@ async def open(
 
     Args:
         agents: Agents and triggers to serve, or modules with them.
-        replace: Other functions in place of steps' bodies and resources.
+        replace: Other functions instead of steps' bodies and resources.
         park: Let a run leave memory at every wait, so that each wait is also a test of resuming.
         path: A file to use, instead of a temporary one.
         settings: How the client and its worker behave.

@@ -25,7 +25,7 @@ _WAITING_TO_BE_ACCEPTED = 1024
 
 
 class ClientLeft(ConnectionError):
-    """Whoever asked is gone; nothing more can be said to it."""
+    """The client is gone; nothing more can be said to it."""
 
 
 @dataclass(frozen=True)

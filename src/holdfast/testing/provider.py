@@ -123,7 +123,7 @@ class Provider:
         self._next = _reader_of(script)
         self._models = models
         self._server = Loopback(self._serve, port)
-        self._release = asyncio.Event()  # replaced by each release(): whoever hangs later waits for the next one
+        self._release = asyncio.Event()  # replaced by each release(): a request that hangs later waits for the next one
 
     # Coming and going
 

@@ -106,7 +106,7 @@ def replay(
             otherwise. The message says where, with the line of the code.
         UnknownRun: The store has no such run.
         StoreUnavailable: There is no such store.
-        BadBundle: The bundle is not whole, or nobody who is trusted has signed it.
+        BadBundle: The bundle is not whole, or no trusted person has signed it.
 
     Example:
         ```python
@@ -123,7 +123,7 @@ def replay(
         async with _looked_into(place) as hf:
             return await hf.replay(describe(place).run if run is None else run, agents, to=to)
 
-    with ThreadPoolExecutor(1) as alone:  # a loop of its own: whoever calls may be on one
+    with ThreadPoolExecutor(1) as alone:  # a loop of its own: the caller may be on one
         found = alone.submit(asyncio.run, replayed()).result()
     if not found.fits:
         raise NondeterminismError(f"{found.line}: {found.reason}" if found.line else found.reason)
@@ -176,7 +176,7 @@ async def rehearse(
     budget: Budget | None = None,
     timeout: Duration = "5m",
 ) -> list[Rehearsed]:
-    """Run recorded runs again with one thing changed, and compare. No body of a step runs but those named here.
+    """Run recorded runs again with one thing changed, and compare. No body of a step runs except the ones named here.
 
     The store is only read. The code runs in a thread with an event loop of its own.
 
@@ -184,9 +184,9 @@ async def rehearse(
         hf: The client of the store that has the runs.
         runs: The runs, each with all below it.
         agents: The code: agents, or modules with agents.
-        model: A model in place of those of all Pydantic AI agents, or its name.
-        prompts: Instructions in place of those of Pydantic AI agents, by the names of the agents.
-        replace: Functions in place of the bodies of steps; they answer every call of these steps.
+        model: A model that replaces the models of all Pydantic AI agents, or its name.
+        prompts: Instructions that replace the ones of Pydantic AI agents, by the names of the agents.
+        replace: Functions instead of the bodies of steps; they answer every call of these steps.
         live: Steps, or their names, whose bodies run for every call, because they ask a model and do nothing else.
         answers: Functions, by step or its name, that answer calls which the record has not with that input.
         decide: Decide a question that shows another value than it did as it was decided then; else it ends the rehearsal.
@@ -539,7 +539,7 @@ class _Director:
         if now is not None and now.status == "paused":
             self.stop(now.reason or "it was paused")
 
-    # What came from outside
+    # Arrivals from outside
 
     def _announce(self) -> None:
         """Have messages and requests to stop come when they came."""
@@ -633,7 +633,7 @@ class _Director:
     # Answers
 
     async def answered(self, attempts: Mapping[str, Carried], work: Work) -> Ended:
-        """Answer a call of a step in the place of its body."""
+        """Answer a call of a step instead of its body."""
         assert work.context.run is not None
         attempt = attempts[work.context.run.id]
         call, recorded = attempt.asked(work.context.key), self.record.of_run(attempt.run)
@@ -722,7 +722,7 @@ class _Director:
                 f"{found.key} is in doubt in the record too: a person is asked what became of it. Decide that first"
             )
         if outcome is None or outcome.kind == "step.cancelled":
-            return await self._never(attempt)  # it had no outcome then; whoever waits for it stops waiting, or does not
+            return await self._never(attempt)  # it had no outcome then; its waiters stop waiting, or do not
         self.origins["recorded"] += 1
         if work.spec.transaction is None:  # one that waits would keep all others from being recorded
             await self._until(attempt, outcome)

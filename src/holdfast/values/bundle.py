@@ -14,8 +14,8 @@ Each JSON text is in one form only (ASCII, no spaces, no name twice): another sp
 changed anywhere changes what was signed, or is no bundle.
 
 Nothing is read before its size is known and bounded: first the lengths of the lines, then the sizes that the manifest names, then
-each section, which is inflated up to the size it declares and no further. Who signed it is asked by the caller before a section
-is opened; that a signer is trusted makes no check weaker.
+each section, which is inflated up to the size it declares and no further. The caller looks up the signer before a
+section is opened; that a signer is trusted makes no check weaker.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Signed:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A decision that was written into a finished bundle: its text, perhaps encrypted, and who signed it."""
+    """A decision that was written into a finished bundle: its text, perhaps encrypted, and its signature."""
 
     content: bytes
     signed: Signed
@@ -150,7 +150,7 @@ class Head:
 
     @property
     def ends(self) -> int:
-        """Where the sections end, and decisions begin."""
+        """The offset at which the sections end and decisions begin."""
         return self.begins + sum(section.stored for section in self.manifest.sections)
 
     @property
@@ -230,7 +230,7 @@ def _written(manifest: Manifest) -> dict[str, Any]:
 
 
 def new_decision(head: Head, before: Sequence[Decision], content: bytes, signer: Signer) -> Decision:
-    """Write a decision behind those that are there already."""
+    """Write a decision behind the decisions that are there already."""
     signature = signer.sign(to_sign("decision", signer.id, signer.name, _decided(head, before, content)))
     told = {"decision": _base64(content), "key": signer.id, "by": signer.name, "signature": _base64(signature)}
     line = to_line(told)
@@ -564,7 +564,7 @@ _RECEIPT_SAYS: Final[dict[str, Callable[[Any], bool]]] = {
 
 
 def read_receipt(content: bytes) -> tuple[Receipt, Signed, bytes]:
-    """Read a receipt, who signed it, and what they signed, which is to be checked; `BadBundle` unless it is whole."""
+    """Read a receipt, its signature, and the bytes signed, which are to be checked; `BadBundle` unless it is whole."""
     lines = content.splitlines(keepends=True)
     if lines[:1] != [_RECEIPT]:
         raise BadBundle("this is not a receipt: its first line is another one")

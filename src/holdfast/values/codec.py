@@ -24,8 +24,9 @@ changes nothing that was recorded.
 
 An identity must be readable too, because that is how it is known to lose nothing. Of a union `Card | Cash`, whose members a field
 `kind: Literal["cash"] = "cash"` tells apart, pydantic cannot read a `Cash` without its `kind`, so such an identity has every field
-at its default: {"number":"4","kind":"cash","limit":0}. To add a field to `Cash` moves it. The lean text has of these fields only
-those that tell members apart, {"number":"4","kind":"cash"}, and stays. It came last: digests that were recorded must not move.
+at its default: {"number":"4","kind":"cash","limit":0}. To add a field to `Cash` moves it. The lean text has of these
+fields only the ones that tell members apart, {"number":"4","kind":"cash"}, and stays. It came last: digests that were
+recorded must not move.
 
 Notes. The whole text also has notes that no reader sees but the type: which fields of a pydantic model nobody set
 (`model_fields_set`), which member of a union it is (`values/unions.py`), and which fields are at a default that is not of their
@@ -135,7 +136,7 @@ class Shape:
         return self._typed(value, where, argument, lean=False)
 
     def text(self, value: Any, where: str = "result", *, argument: bool = False) -> str:
-        """As `store`, without a copy where none is needed to be sure of the text."""
+        """Write a value as `store` does, without a copy where none is needed to be sure of the text."""
         if self._fits is not None and self._fits(value):
             text = _written(value, where, argument, tagged.refuse)
             if _HALF in text:
@@ -150,7 +151,7 @@ class Shape:
         return self._typed(value, where, argument, lean=True)[0]
 
     def lean(self, value: Any, where: str = "result", *, argument: bool = False) -> str:
-        """An identity that has of all fields at their default only those that tell the members of unions apart.
+        """Return an identity that has, of fields at their default, only the ones that tell the members of unions apart.
 
         And the names of members that no field tells apart. An `identity` of such a value has all of them, because without these
         it cannot be read: so it once was, and digests must not move.
@@ -408,7 +409,7 @@ class Shape:
             raise
 
     def _revived(self, plain: Any, where: str, refused: Exception) -> Any:
-        """Once more, without the rule that there are no other fields: to know whether it is for these, and which."""
+        """Read once more, without the rule that there are no other fields: to know whether these are why, and which."""
         try:
             value = self._adapter.validate_python(plain, strict=False, by_alias=False, by_name=True)
         except Exception as error:  # noqa: BLE001 - as above
@@ -580,7 +581,7 @@ _NO_FIELD = ("extra_forbidden", "unexpected_keyword_argument")  # what pydantic 
 
 
 def _instead(annotation: Any) -> str:
-    """Advise what to annotate in place of what cannot be stored."""
+    """Advise what to annotate instead of a type that cannot be stored."""
     kinds = (bool, int, float, complex, str, bytes, dict, list, tuple, set, frozenset)
     plain = next((kind for kind in kinds if isinstance(annotation, type) and issubclass(annotation, kind)), None)
     if plain is None:
@@ -920,7 +921,7 @@ def _not_valid(error: Exception, plain: Any, where: str, name: str, refused: Exc
 
 
 def _renamed(missing: tuple[Any, ...], refused: Any) -> str:
-    """Name what is there in the place of a field that is missing: the field may have had that name."""
+    """Name the keys given beside a missing field: the field may have had one of these names."""
     beside = [each for each in refused.errors(include_url=False) if each["loc"][:-1] == missing[:-1]]
     lacking, strange = (
         [str(each["loc"][-1]) for each in beside if each["type"] in kinds] for kinds in (("missing",), _NO_FIELD)

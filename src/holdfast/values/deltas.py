@@ -37,7 +37,7 @@ class Chain:
     """
 
     text: str
-    events: list[int]  # the one that has the state whole, then those that have changes
+    events: list[int]  # the one that has the state whole, then the ones that have changes
     size: int  # of these changes
 
     def told(self, text: str) -> str | None:
@@ -79,7 +79,7 @@ def whole(texts: Iterable[str]) -> str:
 
 
 def ranges(numbers: Iterable[int]) -> list[list[int]]:
-    """Tell numbers that count up by the first and the last of those that follow each other.
+    """Write numbers that count up as ranges: the first and the last of each unbroken row.
 
     Example:
         ```python

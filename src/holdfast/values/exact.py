@@ -125,7 +125,7 @@ def _tuple(args: tuple[Any, ...]) -> Check | None:
 
 
 def _typed_dict(annotation: Any) -> Check | None:
-    """Before Python 3.12 pydantic refuses `typing.TypedDict`, and that is what most states are written with."""
+    """Check a `typing.TypedDict`, as which most states are written, and which pydantic refuses before Python 3.12."""
     try:
         hints = typing.get_type_hints(annotation)  # without include_extras: Required and NotRequired are taken off
     except (NameError, TypeError):

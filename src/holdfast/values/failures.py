@@ -109,7 +109,7 @@ def _loop(message: str, data: Any) -> LoopDetected:
         return LoopDetected(message)
 
 
-# What is raised in the place of a body that was not to begin: no failure of the step, and so as itself.
+# Raised instead of a body that was not to begin: no failure of the step, and so as itself.
 _REFUSALS: Final = {"BudgetExceeded": budget.rebuilt, "LoopDetected": _loop}
 
 
@@ -201,7 +201,7 @@ def is_users(filename: str) -> bool:
 
 @functools.cache
 def _libraries() -> tuple[str, ...]:
-    import sysconfig  # noqa: PLC0415 - only who fails needs it
+    import sysconfig  # noqa: PLC0415 - only failures need it
 
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     return tuple({str(_PACKAGE) + os.sep, *(sysconfig.get_paths()[name] + os.sep for name in names)})

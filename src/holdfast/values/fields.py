@@ -202,7 +202,7 @@ def has_own_validator(annotation: Any) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _aliases(kind: Any) -> dict[str, str]:
-    """Other names under which fields may be given."""
+    """Map the other names under which fields may be given to the fields."""
     found: dict[str, str] = {}
     fields = getattr(kind, "model_fields", None) or getattr(kind, "__pydantic_fields__", None) or {}
     for name, field in fields.items():
@@ -316,7 +316,7 @@ def _parts(data: dict[Any, Any], made: Any) -> Mapping[Any, Any]:
 
 
 def advice(key: str, known: Iterable[str]) -> str:
-    """Guess what a person meant who gave a key that does not exist."""
+    """Guess the key that was meant by a key that does not exist."""
     names = list(known)
     found = near(key, names)
     told = f"the fields are: {', '.join(names)}" if names else "there are no fields"

@@ -21,8 +21,8 @@ recorded already, such as the answer of a model that comes back in the next requ
 given was there in the call before. Lists are therefore told by slices, wherever the new elements stand: a conversation that grows,
 loses its middle or gets another beginning costs what is new in it.
 
-Slices name calls before, which may name others. So reading takes time with the number of calls in between; nobody reads inputs but
-people who look, and nothing has to be kept twice. A `Memory` is made again from the journal by the same events that made it
+Slices name calls before, which may name others. So reading takes time with the number of calls in between; only people
+read inputs, and nothing has to be kept twice. A `Memory` is made again from the journal by the same events that made it
 before, so a run that was parked goes on as it did.
 """
 
@@ -40,7 +40,7 @@ from holdfast.errors import NotStorable
 from holdfast.values.tagged import DEPTH_LIMIT
 
 LEAST: Final = 256  # characters: what is larger is told by a name for it
-ARGUMENTS: Final = -1  # in the place of an event: the arguments of the run
+ARGUMENTS: Final = -1  # instead of the number of an event: the arguments of the run
 _LONG: Final = 4  # elements of a list that is worth slices
 _SLICED: Final = 20_000  # elements of a list that is looked through for slices; a longer one is a part
 _PIECE: Final = 8_192  # characters of new elements that stand in the event itself
@@ -225,7 +225,7 @@ class Memory:
         self._remembered = 0  # their elements
         self._index: dict[str, tuple[_List, int]] = {}  # which list has an element, by mark
         self._stored: set[str] = set()  # parts that this run is known to use
-        self._pieces: dict[str, list[str]] = {}  # of those that are new elements of a list: their marks
+        self._pieces: dict[str, list[str]] = {}  # of parts that are new elements of a list: their marks
 
     # What was recorded
 
@@ -506,7 +506,7 @@ def _damaged(why: str) -> NotStorable:
 
 
 def expanded(seq: int, told: Any, inputs: Mapping[int, Any]) -> Any:
-    """Put the slices of an input in place. `inputs` are those of the events that it names, and of those that these name.
+    """Replace the slices of an input by their elements. `inputs` has the inputs that it names, and all that these name.
 
     Raises `NotStorable` if one is missing or names a later one, and if there is more than any input has.
     """
@@ -711,7 +711,7 @@ class _Filler:
 
 
 def filled(tree: Any, parts: Mapping[str, Any], values: Mapping[int, Any]) -> str:
-    """Put parts and values, which were read and parsed, in place of an expanded input; returns the codec's text."""
+    """Put parts and values, which were read and parsed, into an expanded input; returns the codec's text."""
     try:
         return _encode(_Filler(parts, values).fill(tree))
     except RecursionError:

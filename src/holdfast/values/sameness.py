@@ -25,7 +25,7 @@ Added = Callable[[dict[Any, Any], Any], bool]  # is this key of plain data a fie
 
 
 class Difference(NamedTuple):
-    """Where two values differ, and what stood there before and after: type names if `kinds`, else the values."""
+    """A place where two values differ, and what stood there before and after: type names if `kinds`, or the values."""
 
     path: tuple[str, ...]
     before: str
@@ -174,7 +174,7 @@ def _set_parts(before: Any, after: Any) -> Iterator[_Part]:
 
 
 def twins(members: Collection[Any], others: Collection[Any]) -> dict[Any, Any]:
-    """For each member of a set (or key of a dict) the same one of another set, if it is there.
+    """Map each member of a set (or key of a dict) to the same one of another set, if it is there.
 
     A member that has a nan inside equals no other, so it is found by its looks.
     """

@@ -130,9 +130,9 @@ def arguments_from_published(
 def filled(
     schema: dict[str, Any], value: Any, what: str = "the value", notes: Notes | None = None
 ) -> tuple[Any, Notes]:
-    """A value that was checked by the schema, with the defaults that the schema tells in place of what it leaves out.
+    """Return a value that the schema has checked, with the schema's defaults for the fields that it leaves out.
 
-    And which these are, noted with what is known of the value: nobody set them. A default that is made anew each time (a
+    The notes then say which fields these are, because nobody set them. A default that is made anew each time (a
     factory) is in no schema: it is filled in when the value is read. Where that may be too late, see `check_whole`.
     """
     form = _Form(schema, notes)
@@ -162,9 +162,9 @@ def check_whole(schema: dict[str, Any], value: Any, what: str, shown: Any = _NON
 
 
 def entered(schema: dict[str, Any], text: str, what: str, shown: str | None = None) -> str:
-    """The text of what a person has entered: checked, and whole, with what was left out at its default of today.
+    """Return the text of a value that a person entered: checked, and whole, with today's defaults where it has none.
 
-    An edit leaves out nothing of what is `shown`: in the place of that nobody expects a default.
+    An edit leaves out nothing of what is `shown`: nobody expects a default there instead.
     """
     given, notes = tagged.read_noting(text)
     before = _NONE

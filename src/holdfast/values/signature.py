@@ -1,8 +1,8 @@
 """Arguments: how a call of an agent or step becomes text, an identity, and copies to call the function with.
 
-Arguments are recorded by parameter name, all of them, so a default that changes later changes no call that was made. What
-tells one call from another is the text without those that are left at their default or equal it: adding a parameter with a
-default changes no identity. The head of `codec.py` tells of the three digests that follow from this.
+Arguments are recorded by parameter name, all of them, so a default that changes later changes no call that was made.
+What tells one call from another is the text without arguments that are left at their default or equal it: adding a
+parameter with a default changes no identity. The head of `codec.py` tells of the three digests that follow from this.
 
 A parameter marked `Local[T]` is passed as it is and is no part of the record. Type hints are resolved at the first call, when
 every module has been imported.
@@ -65,13 +65,13 @@ class Parameter:
         return _is_fixed(self.default)
 
     def left(self) -> str | None:
-        """The text of the default as it is now, because it may be an object that somebody changes."""
+        """Return the text of the default as it is now, because it may be an object that code changes."""
         if self.fixed or self.default_whole is None:
             return self.default_whole
         return (self.declared or self.shape).text(self.default, self.name, argument=True)
 
     def copied(self, text: str | None = None) -> Any:
-        """The default, for a function to do with it what it likes. One that cannot be written is itself."""
+        """Return a copy of the default, which the function may change; the default itself if it cannot be written."""
         text = None if self.fixed else text or self.left()
         return self.default if text is None else (self.declared or self.shape).load(text, self.name)
 
@@ -104,13 +104,13 @@ class _Parts(NamedTuple):
     """The parameters, sorted by what may be passed how."""
 
     positional: list[Parameter]
-    by_name: list[Parameter]  # those that may be passed by keyword, in order
+    by_name: list[Parameter]  # parameters that may be passed by keyword, in order
     rest: Parameter | None
     extra: Parameter | None
     taken: frozenset[str]  # names that stand in the record for something other than a keyword of `**extra`
     sortable: bool  # do the names sort as their JSON does?
     plain: bool  # may all of them, and nothing else, be passed by position?
-    optional: list[tuple[int, Parameter]]  # those that may be left out, and after how many others by position
+    optional: list[tuple[int, Parameter]]  # parameters that may be left out, and after how many others by position
     in_order: list[Parameter]  # all of them
     objects: list[Parameter]  # those with a default that a function could change, so that it gets a copy
 
@@ -254,7 +254,7 @@ class Bound:
         return "" if made.identity == self.identity else made.digest
 
     def _recorded(self) -> tuple[list[str], list[str]]:
-        """The arguments as they are recorded, and the names of those that are defaults which are not of their annotation."""
+        """Return the arguments as recorded, and the names of arguments at a default that is not of its annotation."""
         parts, count = self._parts, len(self._parts.positional)
         rest = self.by_position[count:]
         given = {argument.parameter.name: argument for argument in self.by_position[:count]} | self.by_keyword
@@ -476,7 +476,7 @@ class Signature:
     def _arranged(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[list[tuple[Parameter, Any, str]], dict[str, tuple[Parameter, Any]]]:
-        """Which value goes to which parameter: as Python would have it, but by the order of the parameters."""
+        """Assign values to parameters: as Python would, but in the order of the parameters."""
         positional, by_name, rest = self._parts[:3]
         by_position = [(parameter, value, parameter.name) for parameter, value in zip(positional, args, strict=False)]
         if len(args) > len(positional):
@@ -570,7 +570,7 @@ class Signature:
 
         args = [before(argument) for argument in live.by_position]
         kwargs = {name: before(argument) for name, argument in live.by_keyword.items()}
-        for parameter in parts.positional[len(args) :] + parts.by_name:  # those that are left at their default
+        for parameter in parts.positional[len(args) :] + parts.by_name:  # parameters left at their default
             if parameter.kind is _ONLY_POSITION:
                 args.append(before(_Argument(parameter, parameter.default, parameter.name)))
             elif parameter.name in values and not parameter.local:
@@ -690,7 +690,7 @@ def _readings(text: str, shape: Shape) -> Iterator[Any]:
 
 
 def refuse_object(what: str, text: str, where: str, known: Container[str]) -> None:
-    """One text that is an object of arguments by name, as other programs take them: what was meant is not guessed."""
+    """Refuse one text that is an object of arguments by name, as other programs take them: nothing is guessed."""
     found: Any = None
     with contextlib.suppress(ValueError, RecursionError):
         found = json.loads(text) if text.lstrip().startswith("{") else None

@@ -14,8 +14,8 @@ is an object with a single key that starts with "$":
     {"$of": [name, {..}]}                                               which member of a union the fields (or names) are of
     {"$names": [[name, ..], {"$tuple": [..]}]}                          what the members of a named tuple are called
 
-The last four are the dict or tuple itself to all readers but those that make a value of its type again (`read_noting`), and to
-digests.
+The last four are the dict or tuple itself to digests and to all readers except the ones that make a value of its type
+again (`read_noting`).
 
 Nothing can be mistaken for a tag: a dict of the user's whose only key starts with "$" is written as a "$map". Kinds are
 told apart by their exact type and each has its own form, so reading gives back the value that was written, by
@@ -476,7 +476,7 @@ def by_name(value: Any, notes: Notes) -> Any:
 
 
 def within(value: Any, notes: Notes) -> Notes:
-    """Those of the notes that are of data in this value."""
+    """Return the notes on data in this value."""
     found: Notes = {}
     parts = [value] if notes and type(value) in _NOTED else []
     while parts:

@@ -52,7 +52,7 @@ class _Published:
 
 
 def publish(name: str, value: Any = None, *, key: str | None = None) -> Called[str]:
-    """Publish an announcement for whoever waits for it: agents declared with `On`, and runs in `next_event`. Returns its id.
+    """Publish an announcement to its waiters: agents declared with `On`, and runs in `next_event`. Returns its id.
 
     In an agent it goes out with the record that it did, once, whatever is killed. In the body of a step it goes out with the
     step's outcome: an attempt that fails publishes nothing. A plain function need not await it.
@@ -60,7 +60,7 @@ def publish(name: str, value: Any = None, *, key: str | None = None) -> Called[s
     Args:
         name: The name, such as "order.paid".
         value: The value, up to 64 KiB as JSON.
-        key: Announcements of a name with one key are one, for 30 days, whoever publishes them.
+        key: Announcements of a name with one key are one, for 30 days, whichever run or program publishes them.
 
     Raises:
         BadArguments: The name or the key cannot be used.

@@ -101,7 +101,7 @@ def approve(
         expires: After this time the `default` holds.
         default: The decision if nobody decides in time.
         remind: Record an event `approval.reminded` each time this has passed.
-        not_by: "starter": somebody else than who started the run must decide.
+        not_by: "starter": the person who started the run may not decide.
 
     Raises:
         BadArguments: An option cannot be used.

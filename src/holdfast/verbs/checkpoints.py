@@ -1,4 +1,4 @@
-"""`restore` and `checkpoint`: snapshots. A resumed run starts from the last one and replays only what came after."""
+"""`restore` and `checkpoint`: snapshots. A resumed run starts from the last one and replays only later events."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _MOST_VALUES: Final = 100
 
 
 def reached(fn: Any) -> Iterator[Any]:
-    """Everything that a function names, and what the agents and plain functions among it name."""
+    """Yield everything that a function names, and what the agents and plain functions among it name."""
     seen: set[int] = set()
     waiting: list[Any] = [fn]
     while waiting and len(seen) < _MOST_FUNCTIONS:

@@ -1,4 +1,4 @@
-"""`progress` and `plan`: how far a run has come, for people who look at it from outside."""
+"""`progress` and `plan`: how far a run has come, for people outside."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Plan:
         return self._change([[item, finished or item == name] for item, finished in self._items])
 
     def add(self, *names: str) -> Called[None]:
-        """Add items at the end; those that are there already stay as they are.
+        """Add items at the end; items that the plan has already stay as they are.
 
         Raises:
             BadArguments: A name is empty or comes twice, or there are too many.
@@ -112,7 +112,7 @@ class Plan:
         return self._change([*self._items, *([name, False] for name in _checked(names) if name not in known)])
 
     def set(self, names: Iterable[str]) -> Called[None]:
-        """Put these items in place of the plan; what is done and still in it stays done.
+        """Replace the items of the plan; an item that is done and still in it stays done.
 
         Raises:
             BadArguments: A name is empty or comes twice, or there are too many.

@@ -124,7 +124,7 @@ def _parameters(fn: FunctionType) -> dict[str, Any]:
     """Tell what the parameters of a reducer's function are, as it is annotated."""
     try:
         hints = get_type_hints(fn)
-    except Exception:  # noqa: BLE001 - a name that is known only later, or nonsense: who reads the types tells
+    except Exception:  # noqa: BLE001 - a name that is known only later, or nonsense: the reader of the types tells
         return {}
     found = {name: _classes(hints[name]) for name in _arguments(fn.__code__) if name in hints}
     return {name: _Some(classes) for name, classes in found.items() if classes}
@@ -222,7 +222,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 def _used(
     function: FunctionType, code: CodeType, cells: dict[str, Any], known: dict[str, Any]
 ) -> Iterator[tuple[int, str, Any]]:
-    """Every name that code uses: the line, what is wrong with it, and what it is."""
+    """Yield every name that code uses: the line, what is wrong with it, and what it is."""
     line, held = code.co_firstlineno, None  # what was loaded last: attributes are of it
     instructions = list(dis.get_instructions(code))
     known = {name: value for name, value in known.items() if not _is_set(function.__code__, name)}
@@ -289,7 +289,7 @@ def _is_set(code: CodeType, name: str) -> bool:
 
 
 def _attribute(value: Any, name: str) -> Any:
-    """An attribute of a module, a class, or an object of a class of the user's, found without running any code of his.
+    """An attribute of a module, a class, or an object of a class of the user's, found without running its code.
 
     Only our own module makes its attributes when they are asked for.
     """

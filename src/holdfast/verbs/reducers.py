@@ -547,7 +547,7 @@ class _Life:
         self._runtime, self._folding, self._fn, self._question, self._watch = runtime, folding, fn, question, watch
         self._folded = self._begun = 0  # events so far; commands so far
         self._live = False  # past all that is recorded, as far as is known
-        self._stored = 0  # of these events: those that the last checkpoint has
+        self._stored = 0  # of these: events that the last checkpoint has
         self._interval = min(folding.every, EVERY)  # events from one checkpoint to the next
         self._span = 2 * EVERY  # events from one limit to the next
         self._limit = self._span  # when so many are folded, messages wait until the steps under way have ended
@@ -813,7 +813,7 @@ class _Life:
         return [task]
 
     def _stop(self) -> list[asyncio.Task[Any]]:
-        """End all waiting, but for steps."""
+        """End all waiting, except for steps."""
         stopped = [*self._waiting.values(), *self._stop_hearing()]
         if self._timer is not None:
             stopped.append(self._timer)
@@ -869,7 +869,7 @@ class _Life:
         return None if isinstance(saved, str) or len(saved) < _WITH_MAKER else self._named(saved[3], saved[4])
 
     def _named(self, kind: str, name: str) -> StepSpec | AgentSpec | None:
-        """A step or agent by its name, of those that the function can be seen to use."""
+        """Find a step or agent by its name, among the ones that the function can be seen to use."""
         if self._makers is None:
             self._makers = {}
             for value in reached(self._fn):

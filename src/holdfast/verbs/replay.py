@@ -214,8 +214,8 @@ def task_label() -> str:
 def ahead(names: str) -> Iterator[Recorded]:
     """The completed steps that the journal holds next, in scopes whose names begin so; nothing when the run is live.
 
-    They end before the first outcome that skipped code may have used otherwise: what came from outside, what is in these
-    scopes and is no completed step, and what belongs to the task around this one.
+    They end before the first outcome that skipped code may have used otherwise: an arrival from outside, an outcome in
+    these scopes that is no completed step, or an outcome of the task around this one.
     """
     return current("ahead").ahead(names)
 

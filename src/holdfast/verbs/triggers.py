@@ -90,8 +90,8 @@ class Triggers:
     ) -> Callable[[Callable[P, R]], Trigger[P, R]]:
         """Declare a function that maps what is posted to `/hooks/NAME` of `holdfast serve`.
 
-        The function gets a `Delivery`, and returns `Start`, `Send`, `Decide`, a list of them, or None. It may be `async`. The
-        server checks who sent it and keeps it; a worker that has the function calls it.
+        The function gets a `Delivery`, and returns `Start`, `Send`, `Decide`, a list of them, or None. It may be
+        `async`. The server checks the sender and keeps the delivery; a worker that has the function calls it.
 
         Args:
             name: The last part of the path.

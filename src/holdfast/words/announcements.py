@@ -68,11 +68,11 @@ class Announcement(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Announcements that start one run together: a list of up to so many, or of those that came within a time.
+    """Announcements that start one run together: a list of up to so many, or of all that came within a time.
 
     Attributes:
         most: So many at once, up to 1,000.
-        within: The run is started so long after the first came, with what came until then.
+        within: The run is started so long after the first came, with all announcements until then.
 
     Raises:
         BadArguments: A number or a time cannot be used.
@@ -249,7 +249,7 @@ def _checked_field(name: object, where: str) -> str:
 
 
 def fields_of(match: Mapping[str, Any]) -> str:
-    """Which fields are compared, in an order of their own; empty: none."""
+    """Return the fields that are compared, in an order of their own; empty: none."""
     return json.dumps(sorted(match)) if match else ""
 
 
@@ -267,7 +267,7 @@ def wanted(fields: str, value: Any) -> str | None:
 
 
 def bucket(field: str | None, value: Any) -> str:
-    """Where an announcement is gathered: by what this field of its value has."""
+    """Return the bucket in which an announcement is gathered, by what this field of its value has."""
     found = value.get(field) if field is not None and isinstance(value, Mapping) else None
     if field is None:
         return ""
@@ -287,7 +287,7 @@ def _is_long(value: Any) -> bool:
 
 
 def _comparable(value: Any) -> Any:
-    """A whole number is one however it was written: 7.0 is 7."""
+    """Make a whole number one however it was written: 7.0 is 7."""
     return int(value) if type(value) is float and value.is_integer() and abs(value) < _EXACT else value
 
 

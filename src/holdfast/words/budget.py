@@ -90,12 +90,12 @@ class Budget:
         object.__setattr__(self, "to", tuple(checked_names(self.to)))
 
     def limits(self) -> dict[str, float]:
-        """Everything that is limited, and to how much; time in seconds."""
+        """Return everything that is limited, and to how much; time in seconds."""
         found = {name: getattr(self, name) for name in DIMENSIONS}
         return {name: value for name, value in found.items() if value is not None}
 
     def published(self) -> dict[str, Any]:
-        """As plain data, for the store and for those who start the agent without its code."""
+        """Return plain data, for the store and for clients that start the agent without its code."""
         return {**self.limits(), "at_limit": self.at_limit, "soft": self.soft, "to": list(self.to)}
 
     @classmethod
@@ -106,7 +106,7 @@ class Budget:
 
     @classmethod
     def seen(cls, text: str | None) -> Budget | None:
-        """Read the budget of a row, for lists: one that nobody can read is none, and hides no other run."""
+        """Read the budget of a row, for lists: a budget that cannot be read is None, and hides no other run."""
         try:
             return None if text in (None, "{}") else cls.of(json.loads(text or ""))
         except (BadArguments, ValueError, TypeError, AttributeError):
@@ -208,7 +208,7 @@ class Purse:
         return found
 
     def used(self, name: str, now: int, running: int = 0) -> float:
-        """The part of a limit that is gone; of steps, with those that run."""
+        """Return how much of a limit is used; of steps, with the steps that run now."""
         if name == "wall":
             return max(now - self.began, 0) / 1000
         return float(getattr(self.spent, name)) + (running if name == "steps" else 0)
@@ -303,7 +303,7 @@ class Bill:
         self._since = NOTHING
 
     def let_in(self, purses: Sequence[Purse], ledger: Ledger) -> None:
-        """A body may begin."""
+        """Note that a body may begin, under these budgets."""
         self.purses, self._ledger, self._since = purses, ledger, ledger.total
 
     def left(self, now: int) -> dict[str, Any]:
@@ -311,7 +311,7 @@ class Bill:
         return left(self.purses, now) if self.purses else {}
 
     def due(self, now: int) -> dict[str, Any]:
-        """For the data of an event: what was spent since the last one, and what is left if there is a budget."""
+        """Return data for an event: what was spent since the last one, and what is left if there is a budget."""
         self._before = (self._said, self.bodies)
         new = self.spendings[self._said :]
         if self.purses is None and not new:
@@ -329,7 +329,7 @@ class Bill:
         return data
 
     def take_back(self) -> None:
-        """The event was not written: another one will say it."""
+        """Take back what an event said that was not written: another one will say it."""
         self._said, self.bodies = self._before
 
 

@@ -184,14 +184,14 @@ class Call:
 
     @property
     def began(self) -> int:
-        """When its last body began, as far as that was recorded; else its first event."""
+        """The time at which its last body began, as far as that was recorded; else of its first event."""
         told = None if self.outcome is None else self.outcome.data.get("began")
         started = [event.at for event in self.events if event.kind == "step.started"]
         return int(told or (started[-1] if started else self.events[0].at))
 
     @property
     def ended(self) -> int | None:
-        """When its outcome was recorded."""
+        """The time at which its outcome was recorded."""
         return None if self.outcome is None else self.outcome.at
 
     @property

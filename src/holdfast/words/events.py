@@ -37,7 +37,7 @@ class Words:
     """A kind of event for people.
 
     `tone` is plain, said, good, warn, bad, faint or control; of the end of a run completed, failed or paused. `error`: the
-    event has an error, which is told behind the words. `quiet`: only a reader who asks for every event wants it.
+    event has an error, which is told behind the words. `quiet`: only a reader that asks for every event wants it.
     """
 
     says: Says
@@ -60,7 +60,7 @@ def words_of(event: Event) -> Words:
 
 
 def is_quiet(event: Event) -> bool:
-    """Is this of interest only to a reader who asks for every event?"""
+    """Is this of interest only to a reader that asks for every event?"""
     return words_of(event).quiet or is_own_patch(event)
 
 
@@ -138,7 +138,7 @@ def _noted(data: dict[str, Any]) -> str:
 
 
 def _by(verb: str) -> Says:
-    """Say what somebody did, who it was, and why."""
+    """Say what was done, by whom, and why."""
 
     def says(event: Event) -> str:
         data = event.data
@@ -290,7 +290,7 @@ def _forked(event: Event) -> str:
 
 
 def _interrupted(event: Event) -> str:
-    """Say whose process was gone and who went on; journals of earlier versions tell neither the other nor how it was noticed."""
+    """Name the worker that was gone and the one that went on; earlier versions recorded only the former."""
     by, owner = name_of(event.data.get("by")), name_of(event.data.get("owner"))
     gone = f"the process of {owner}" if owner and by else "its process"
     if event.data.get("how") == "lease":

@@ -29,7 +29,7 @@ def _said(value: Any) -> bool:
 
 
 def _text(value: Any) -> bool:
-    """Text that every database keeps in a column: the reason of a pause repeats the names of calls, who asked, and why."""
+    """Is this text that every database keeps in a column? The reason of a pause repeats names and what people wrote."""
     return type(value) is str and _UNSTORABLE.search(value) is None
 
 

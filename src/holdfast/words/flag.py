@@ -1,4 +1,4 @@
-"""A flag that tasks can wait for: an `asyncio.Event` that costs nothing until somebody waits.
+"""A flag that tasks can wait for: an `asyncio.Event` that costs nothing until a task waits.
 
 A run has several, and nearly always nobody waits for any of them.
 """
@@ -18,7 +18,7 @@ class Flag:
         self._waiters: list[asyncio.Future[None]] | None = None
 
     def set(self) -> None:
-        """Put it up, and wake everybody who waits."""
+        """Put it up, and wake all waiters."""
         self.up = True
         if self._waiters:
             waiters, self._waiters = self._waiters, None
@@ -30,7 +30,7 @@ class Flag:
         self.up = False
 
     async def wait(self) -> None:
-        """Until it is put up; it may be down again by then."""
+        """Wait until it is put up; it may be down again by then."""
         if self.up:
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

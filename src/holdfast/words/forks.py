@@ -1,4 +1,4 @@
-"""Forks that cannot go on: the sentences that stop one, and what those who advise read in them."""
+"""Forks that cannot go on: the sentences that stop one, and the advice that is read from them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _REFUSED: Final = re.compile(r"InDoubt: it was (?:done|begun) (?:by run '|before
 
 
 def fork_again(of: str, key: str) -> str:
-    """Say what to do about a fork that cannot go on, because a value does not fit that it has in the place of another."""
+    """Say what to do about a fork that cannot go on, because a value that it was given as a replacement does not fit."""
     return f"Fork {of!r} again with a value for {key!r} that fits: to resume this one does not help"
 
 

@@ -1,4 +1,4 @@
-r"""Text that others wrote, made harmless for people who read it: what could steer a terminal or deceive the eye becomes a mark.
+r"""Text that others wrote, made harmless for its readers: what could steer a terminal or deceive the eye becomes a mark.
 
 A mark is the character as Python writes it: `\x1b`, `\u202e`, `\n`. Marked is whatever is not printable (controls of a terminal,
 of the direction of writing, of zero width; separators of lines; tags; half characters; what no Unicode that we know has), letters

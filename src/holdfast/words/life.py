@@ -48,7 +48,7 @@ def life_of(row: RunRow, now: int) -> tuple[Piece, ...]:
 
 
 def worked(row: RunRow, now: int) -> int | None:
-    """For how many milliseconds its owners have had it and worked on it; None if that was not counted from its begin."""
+    """Count the milliseconds for which its owners worked on it; None if that was not counted from its beginning."""
     if not is_known(row):
         return None
     if row.status != "running" or row.life_at is None:
@@ -58,7 +58,7 @@ def worked(row: RunRow, now: int) -> int | None:
 
 
 def torn_ms(row: RunRow) -> int:
-    """For how long a run that was just taken over had been torn: its life ends with that."""
+    """Return for how long a run that was just taken over had been torn: its life ends with that."""
     return int((row.life or "0x")[-_WIDTH:-1])
 
 

@@ -68,7 +68,7 @@ class Limit:
 class Rate:
     """At most `n` in any window of time, in all workers together, evenly apart.
 
-    `Rate("60/m")` is `Rate(60, every="1m")`. When a provider answers 429 or 503 with a Retry-After, nobody who shares the
+    `Rate("60/m")` is `Rate(60, every="1m")`. When a provider answers 429 or 503 with a Retry-After, no sharer of the
     rate begins before that time; `Rate(name="openai")` does only this.
 
     Args:
@@ -153,7 +153,7 @@ def stretch_us(place: int, every_ms: int) -> int:
 def latest_us(every_ms: int) -> int:
     """The delay after which a turn may not be used at all: it is lost, and another is taken.
 
-    It is less than a window, so those that must wait for a late one (a window after it) find what was written down of it.
+    It is less than a window, so turns that must wait for a late one (a window after it) find what was written down of it.
     """
     return min(max(every_ms * 100, _LATE_US), every_ms * 500) or _LATE_US
 
@@ -228,7 +228,7 @@ class Flow:
         return f"{name}{kind} {per}={value if len(value) <= _LONG else digest(value)}"
 
     def published(self, defaults: Mapping[str, str]) -> dict[str, Any]:
-        """As plain data, for those who start the agent without its code."""
+        """Return plain data, for clients that start the agent without its code."""
         limit, rate = self.limit, self.rate
         return {
             "name": self.name, "queue": self.queue, "priority": self.priority,

@@ -21,12 +21,12 @@ from holdfast.words.people import checked_names
 
 LONGEST_CYCLE: Final = 8
 _MOST: Final = 100
-_PLACES: Final = 64  # that are remembered; of more, those that were silent longest are forgotten
+_PLACES: Final = 64  # that are remembered; of more, the ones silent for longest are forgotten
 
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """When a run counts as being in a loop, so that a person is asked before it goes on.
+    """The rule by which a run counts as being in a loop, so that a person is asked before it goes on.
 
     Attributes:
         same: One call with the same input and outcome, so many times in a row; None: not looked for.
@@ -133,5 +133,5 @@ class Tail:
 
 
 def place_of(key: str) -> str:
-    """Where a call was made, by its key."""
+    """Return the place in which a call was made, by its key."""
     return key.rpartition("/")[0].partition(":")[0]

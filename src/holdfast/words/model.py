@@ -271,7 +271,7 @@ class ApprovalRow:
     decided_by: str | None = None
     decision: str | None = None  # 'approved', 'denied', 'answered'
     note: str | None = None
-    not_by: str | None = None  # JSON list of who may not decide it; null: nobody is left out
+    not_by: str | None = None  # JSON list of people who may not decide it; null: nobody is left out
 
 
 _RUN_ID = re.compile(r"[\w.:@-]{1,200}", re.ASCII)

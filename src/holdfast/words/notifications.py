@@ -5,7 +5,7 @@ that never changes, and a document that is written once. How it looks (JSON with
 made from the document when it is sent, and is the same for every attempt.
 
 A document is a summary. It has what lists show: the run, its agent, its labels, the text of a question and of an error. The
-value that a question shows, arguments and results are not in it: the link leads to them, and asks who looks.
+value that a question shows, arguments and results are not in it: the link leads to them, and asks visitors to sign in.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _ANSWERABLE: Final = ("approval.asked", "approval.reminded", "approval.delegated
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A notification as declared, checked: who is told what, in which form, and how hard it is tried."""
+    """A notification as declared, checked: the receiver, the events, the form, and how hard it is tried."""
 
     url: str
     kinds: tuple[str, ...]
@@ -219,7 +219,7 @@ def checked_url(url: object) -> str:
 
 
 def checked_base(base_url: str | None) -> str | None:
-    """Where links begin, without a slash at its end; `BadArguments` if it is no address of a server."""
+    """Return the beginning of links, without a slash at its end; `BadArguments` if it is no address of a server."""
     if base_url is None:
         return None
     if not isinstance(base_url, str) or not base_url.startswith(("https://", "http://")):

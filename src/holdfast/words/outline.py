@@ -1,7 +1,7 @@
 """Outlines: a long history folded to groups of calls, with how many ended when. Events in, groups out; no database and no loop.
 
 Look here for what becomes of a hundred thousand calls in a picture. `Fold` takes events in order and keeps a few numbers of each
-call that has ended, in columns, and the events of those that are open; so it can go on where it was when the history has grown.
+call that has ended, in columns, and the events of calls that are open; so it can go on where it was when the history has grown.
 What a retry has taken out is not in it: a history that was retried is folded anew.
 
 A group is a name in one place: the calls `summarise#0`, `summarise#1` of one task are the group `summarise`. A place is the path of
@@ -78,7 +78,7 @@ class Fold:
 
     @property
     def calls(self) -> int:
-        """Count the calls, those that are open too."""
+        """Count the calls, open calls too."""
         return len(self) + len(self._passing.open.made)
 
     def add(self, events: Sequence[Event]) -> None:

@@ -1,4 +1,4 @@
-"""Overrides: what a framework puts in place of parts of an agent by context variables, for as long as a block lasts.
+"""Overrides: replacements of parts of an agent by a framework's context variables, for as long as a block lasts.
 
 Look here when a run uses what it was declared with although the caller had replaced it. A run does not begin in the context of
 the call that starts it: any worker may carry it, and after a crash another process does. So an override around a `start`, or

@@ -1,4 +1,4 @@
-"""People: who may decide a question, and when enough of them have. No I/O: rows of the store in, answers out."""
+"""People: the deciders of a question, and when enough of them agree. No I/O: rows of the store in, answers out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NOTE_LIMIT: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """A person who acts, and the groups that person is in.
+    """A person who acts, with the person's groups.
 
     Attributes:
         name: The person.
@@ -57,10 +57,10 @@ class Author(TypedDict):
     via: str
 
 
-SOMEONE: Final = Actor("someone")  # acts through a client that was not told who does
+SOMEONE: Final = Actor("someone")  # acts through a client that was given no actor
 PYTHON: Final = "python"  # the door of programs that use the client as a library
-GROUP: Final = "group:"  # before a name: the group alone, and nobody who is called so
-LINK: Final = "link:"  # begins the door of who decides by a link to one question; the id of the link follows
+GROUP: Final = "group:"  # before a name: the group alone, and no person of that name
+LINK: Final = "link:"  # begins the door of a link to one question; the id of the link follows
 _TERMINAL: Final = "cli:"  # begins the door of the command line; the user of the computer follows
 
 
@@ -92,14 +92,14 @@ def checked_name(name: str, what: str) -> str:
 
 
 def whose(to: str | Actor) -> Actor:
-    """Somebody whose questions are wanted: a person, or a group."""
+    """Return the person, or the group, whose questions are wanted."""
     if isinstance(to, str) and to.startswith(GROUP):
         return Actor(GROUP, [checked_name(to.removeprefix(GROUP), "to")])
     return Actor.of(to)
 
 
 def checked_names(to: str | Iterable[str]) -> list[str]:
-    """One name or several as a list; an empty one means anybody."""
+    """Return one name or several as a list; an empty list means anybody."""
     names = [to] if isinstance(to, str) else list(to)
     return [checked_name(name, "to") for name in names]
 
@@ -128,12 +128,12 @@ def writable(text: str) -> str:
 
 
 def passed_on(delegations: str) -> list[tuple[str, str]]:
-    """Pairs of names: each passed a question on to the other, in order."""
+    """Return pairs of names: the first passed a question on to the second, in order."""
     return [(each["by"], each["to"]) for each in json.loads(delegations)]
 
 
 def held_by(recipients: Sequence[str], passed: Sequence[tuple[str, str]]) -> list[str]:
-    """Name those whom a question is for now: who has passed it on is not among them, who got it is. None: anybody, but those."""
+    """Name the deciders of a question now: people who got it, and not people who passed it on. Empty: anybody but the latter."""
     names = list(dict.fromkeys(recipients))
     for by, to in passed if recipients else ():
         names = [*(name for name in names if name not in (by, to)), to]
@@ -156,15 +156,15 @@ def may_decide(actor: Actor, recipients: Sequence[str], passed: Sequence[tuple[s
 
 
 def starters(by: str, via: str | None) -> list[str]:
-    """The names of the person who started a run: as given, and as the computer knows the user of its command line."""
+    """Return the names of a run's starter: as given, and as the computer knows the user of its command line."""
     user = (via or "").partition(_TERMINAL)[2]
     return [by, user] if user not in ("", by) else [by]
 
 
 def is_left_out(actor: Actor, not_by: Sequence[str]) -> bool:
-    """Is this one of those who may not decide, whatever name is given at the command line?
+    """Is this person excluded from deciding, whatever name is given at the command line?
 
-    Where nobody knows whom to leave out, only doors that are trusted to act for anybody are not.
+    If the person to exclude is not known, everybody is, except at doors that are trusted to act for anybody.
     """
     if SOMEONE.name in not_by:
         return not actor.via
@@ -178,10 +178,10 @@ def needed(needs: str, digest: str) -> int | None:
 
 
 def votes_for(votes: Sequence[dict[str, Any]], digest: str) -> list[dict[str, Any]]:
-    """Votes on the value with this digest, and not on what was there before somebody edited it."""
+    """Return the votes on the value with this digest, and not on the value before a person edited it."""
     return [vote for vote in votes if vote["digest"] == digest]
 
 
 def agreeing(votes: Sequence[dict[str, Any]], digest: str) -> set[str]:
-    """Names of the people who have said yes to the value with this digest."""
+    """Return the names of the people who have said yes to the value with this digest."""
     return {vote["by"] for vote in votes_for(votes, digest) if vote["yes"]}

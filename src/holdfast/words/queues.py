@@ -74,7 +74,7 @@ class Address:
         return redacted(self.url)
 
     def resolved(self, environment: Mapping[str, str]) -> Address:
-        """Put credentials in the place of the names of variables; a lone token is a user. `BadArguments` if one is not set."""
+        """Replace the names of variables by credentials; a lone token is a user. `BadArguments` if one is not set."""
         if self.user == "env" and self.password is not None:
             user, colon, password = self._value(self.password, environment).partition(":")
             return replace(self, user=user, password=password if colon else None)

@@ -128,9 +128,10 @@ def asked_wait_s(error: object) -> float | None:
 
 
 def pause_s(error: Exception) -> float | None:
-    """For how long nobody should ask the one who refused this: he has too much to do (429, 503), and said when to come.
+    """Return for how long to send a busy server (429, 503) nothing, if its refusal said when to come again.
 
-    At most an hour: who says tomorrow is asked again in between, once, because all who share a rate wait for that word.
+    At most an hour: a server that says tomorrow is asked again in between, once, because all sharers of a rate wait for
+    its word.
     """
     wait_s = asked_wait_s(error) if _status(error) in _BUSY else None
     return None if wait_s is None else min(wait_s, _LONGEST_PAUSE_S)
@@ -163,7 +164,7 @@ def _status(error: object) -> int | None:
 
 
 def _holders(error: object) -> Iterator[object]:
-    """Where a client's error has what the server said: in itself, in its response, or in what it was raised from."""
+    """Yield the objects that may have what the server said: an error's response, the error itself, and its causes."""
     for _ in range(_CAUSES):
         if error is None:
             return

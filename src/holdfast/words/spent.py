@@ -53,12 +53,12 @@ class Spent:
         return cls(usd / NANOS, *rest)
 
     def row(self) -> tuple[int, ...]:
-        """As the store sums it."""
+        """Return it as the store sums it."""
         counts = self.input_tokens, self.output_tokens, self.model_calls, self.unpriced, self.steps
         return (round(self.usd * NANOS), *counts)
 
     def noted(self) -> dict[str, Any]:
-        """As an event says it: only what there is."""
+        """Return it as an event says it: only what is not zero."""
         return {name: value for name, value in asdict(self).items() if value}
 
     def __add__(self, other: Spent) -> Spent:

@@ -45,7 +45,7 @@ class Delivery:
 
     Attributes:
         body: The bytes as they came.
-        headers: Its headers, with names in lower case. Those that hold credentials are left out.
+        headers: Its headers, with names in lower case. Headers that hold credentials are left out.
         id: Makes it one delivery however often it comes.
         trigger: The name of the trigger.
         received_at: When it came.
@@ -185,7 +185,7 @@ class Decide:
     Attributes:
         question: The question's id, or that of a run with exactly one open.
         decision: "approve", "deny" or "answer".
-        value: The answer; or what is approved in place of the value shown.
+        value: The answer; or what is approved instead of the value shown.
         by: The person.
         note: The reason; the agent sees it.
         digest: The digest of what the person was shown.

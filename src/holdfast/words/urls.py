@@ -22,7 +22,7 @@ _FILES: Final = ("passfile", "api_key_file")  # which have secrets, and are none
 # `name=value` of a query or of a list of keywords. A value goes on until the next name: nobody knows what was not escaped.
 _NAMED: Final = re.compile(r"([\w%.+-]+)(\s*=\s*)(.*?)(?=[&;\s]+[\w%.+-]+\s*=|\Z)", re.DOTALL)
 _NAME: Final = re.compile(r"([\w%.+-]+)\s*=\s*")
-_NO_PORT: Final = re.compile(r"(?<!:):(?!\d*(?:[/?#,]|\Z))[^/?#:\]\[]*(?=[/?#]|\Z)")  # but in the place of one
+_NO_PORT: Final = re.compile(r"(?<!:):(?!\d*(?:[/?#,]|\Z))[^/?#:\]\[]*(?=[/?#]|\Z)")  # but stands where a port would
 _CLUSTER: Final = (
     "queue",
     "blobs",

@@ -6,8 +6,8 @@ Every scheme but the bearer token is one idea: an HMAC of a text that holds the 
 which there may be several while one is replaced. Schemes differ in that text, in where the signature stands, and in where the
 delivery's id comes from. A header that the scheme reads must come once: of two, a proxy and a server might read another one.
 
-A time or an id that is not part of the signed text can be replaced by anybody who has seen one request. The table is in
-docs/triggers.md.
+A time or an id that is not part of the signed text can be replaced by anybody that has seen one request. The table is
+in docs/triggers.md.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Encoding = Literal["hex", "base64"]
 
 @dataclass(frozen=True, slots=True)
 class Verify:
-    """A scheme by which a webhook's sender proves who it is. Made by one of its methods, each named by a scheme.
+    """A scheme by which a webhook's sender proves its identity. Made by one of its methods, each named by a scheme.
 
     Secrets are given by where they are, `"env:GITHUB_SECRET"`: a variable in the environment of `holdfast serve`. The secret
     itself is in no code and in no store. Of several each is accepted, so that a secret can be replaced without a gap.
@@ -227,7 +227,7 @@ class Verify:
 
     @classmethod
     def bearer(cls, *secrets: str, id: str | None = None) -> Verify:
-        """Make a verifier of senders that have a token, `Authorization: Bearer TOKEN`. Signs nothing: whoever sees it has it.
+        """Make a verifier of senders that have a token, `Authorization: Bearer TOKEN`. Signs nothing: any reader has it.
 
         Args:
             secrets: Where the tokens are.

@@ -31,7 +31,7 @@ from holdfast.words.triggers import TriggerSpec
 
 
 def called_by(spec: AgentSpec | TriggerSpec) -> list[AgentSpec]:
-    """Every other agent that this one's code can be seen to use."""
+    """List every other agent that this one's code can be seen to use."""
     found: dict[str, AgentSpec] = {}
     for value in reached(spec.fn):
         if isinstance(value, Agent):
@@ -40,7 +40,7 @@ def called_by(spec: AgentSpec | TriggerSpec) -> list[AgentSpec]:
 
 
 def results_of(spec: AgentSpec, name: str) -> list[Shape]:
-    """The types of what steps and agents of this name return, of those that this agent's code can be seen to use."""
+    """List the result types of steps and agents of this name that this agent's code can be seen to use."""
     return [
         value.spec.signature.returns
         for value in reached(spec.fn)
@@ -118,7 +118,7 @@ def schema_of(spec: AgentSpec) -> str:
 
 
 class Served:
-    """Which code belongs to which run and to which trigger. What is new here waits to be published."""
+    """The code that belongs to each run and each trigger. What is new here waits to be published."""
 
     def __init__(self, specs: Iterable[AgentSpec], triggers: Iterable[TriggerSpec] = ()) -> None:
         self._triggers = {spec.name: spec for spec in triggers}  # of functions; agents with `on=` are triggers too
@@ -152,7 +152,7 @@ class Served:
         return False
 
     def replace(self, spec: AgentSpec) -> None:
-        """Serve this agent, and all that it calls, in the place of the one that has its name and version."""
+        """Serve this agent, and all that it calls, instead of the one that has its name and version."""
         known = self._exact.pop((spec.name, spec.version), None)
         if known in self._unpublished:
             self._unpublished.remove(known)
@@ -161,7 +161,7 @@ class Served:
         self._reach(spec)
 
     def trigger(self, triggers: Iterable[TriggerSpec]) -> None:
-        """Map what comes for these triggers, in the place of those that had their names."""
+        """Map deliveries for these triggers, which replace triggers of the same names."""
         for spec in triggers:
             self._triggers[spec.name] = spec
             self._reach(spec)

@@ -31,7 +31,7 @@ async def release_all(attempts: Iterable[Carried], grace_s: float) -> None:
 
 
 async def end_strays(strays: set[asyncio.Task[Any]]) -> None:
-    """Cancel tasks that outlived their run; those that ignore it are left to themselves the second time."""
+    """Cancel tasks that outlived their run; tasks that ignore it are left to themselves the second time."""
     for last in (False, True):
         for stray in list(strays):
             if last and isinstance(stray, RunTask):

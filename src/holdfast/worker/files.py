@@ -1,4 +1,4 @@
-"""Files in a worker: it looks for those that triggers name, and keeps each as a delivery once it is whole.
+"""Files in a worker: it looks for files that triggers name, and keeps each as a delivery once it is whole.
 
 Look here when a file is not taken, or is taken before it is whole.
 
@@ -187,7 +187,7 @@ class Folder:
         _log.warning("trigger %r passes %s over: %s", self.spec.name, cut(ascii(place)[1:-1], 300), why)
 
     def note(self, found: dict[str, os.stat_result], now: float, looked: set[str] | None = None) -> None:
-        """Note how files look, and since when they look so; of those that were looked at, or of all."""
+        """Note how files look, and since when they look so: the files that were looked at, or all."""
         assert self.known is not None
         for path in [path for path in (self.waiting if looked is None else looked) if path not in found]:
             self.waiting.pop(path, None)
@@ -298,7 +298,7 @@ class Files(Round):
                 folder.waiting[path] = (mark, time.monotonic() + _AGAIN_S)
 
     async def _see(self, folder: Folder) -> None:
-        """Note which of the files that were taken are still there, and forget those that are gone for long."""
+        """Note which taken files are still there, and forget files that have been gone for long."""
         assert folder.known is not None
         await self._store.see_files(folder.spec.name, sorted(folder.known))
         await self._store.prune_files(folder.spec.name, self._clock.now() - RETENTION_MS)
@@ -341,7 +341,8 @@ class Files(Round):
                     async with contextlib.aclosing(changes):
                         folder.watched, listens = True, False
                         async for found in changes:
-                            # What came before it listened, or into a new folder before that was listened to, is not told.
+                            # A file that came before it listened, or into a new folder before that was listened to, is
+                            # not told.
                             if not listens or await asyncio.to_thread(_names_folder, found):
                                 folder.scan_at, listens = min(folder.scan_at, folder.rests_until), True
                                 self.wake()

@@ -46,7 +46,7 @@ class Hangs:
         self._stopped.set()
 
     def hung_s(self) -> float:
-        """For how long the loop has owed a sign."""
+        """Return for how long the loop has owed a sign."""
         return 0.0 if self._turned_at >= self._asked_at else time.monotonic() - self._asked_at
 
     def _turned(self) -> None:

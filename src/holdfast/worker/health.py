@@ -2,8 +2,9 @@
 
 Look here for what `/healthz`, `/readyz` and `/metrics` answer.
 
-A loop that hangs cannot say so itself. So the one who asks is outside of it, and what only the loop can do (reading the store)
-is handed to it and waited for a little. Alive means that a new process would do no better; ready means that it claims.
+A loop that hangs cannot say so itself. So the asking thread is outside of it, and what only the loop can do (reading
+the store) is handed to it and waited for a little. Alive means that a new process would do no better; ready means that
+it claims.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class Health:
             self.census = self.questions = None
 
     async def _turns(self) -> Verdict:
-        """One question at a time: a loop that hangs for an hour must not find an hour's questions."""
+        """Ask the loop one question at a time: a loop that hangs for an hour must not find an hour's questions."""
         if self._turn is None or self._turn.done():
             self._turn, self._turn_asked_at = concurrent.futures.Future(), time.monotonic()
             try:
@@ -130,8 +131,8 @@ class Health:
 #
 # It runs on a loop of its own in a thread of its own, so that it answers while the worker's loop hangs. One request per
 # connection; size, time and number of connections are bounded: one that comes when there are too many takes the place
-# of the one that has said nothing for longest, so that nobody is kept out by silence. There is nothing to be secret and nothing
-# to be changed here, which is why it may listen where a cluster's probes can reach it.
+# of the one that has said nothing for longest, so that silent connections keep nobody out. There is nothing to be
+# secret and nothing to be changed here, which is why it may listen where a cluster's probes can reach it.
 
 _LARGEST_REQUEST_BYTES: Final = 8_192
 _REQUEST_S: Final = 5.0  # to send a request; as long again to be answered
@@ -177,7 +178,7 @@ class Probes:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address at which it listens."""
         host, port = self._socket.getsockname()[:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 

@@ -1,4 +1,4 @@
-"""The leases of one worker: which runs are surely ours, and what becomes of those that are lost, or that nobody here carries.
+"""The leases of one worker: which runs are surely ours, and what becomes of runs that are lost, or that no task here carries.
 
 Look here when two workers seem to have one run, or none has it.
 """
@@ -56,7 +56,7 @@ class Pulse(Generic[T]):
         self._thread.start()
 
     def hurry(self) -> None:
-        """Beat now: somebody waits to be told."""
+        """Beat now: a task waits to be told."""
         self._wake.set()
 
     def stop(self) -> None:
@@ -75,7 +75,7 @@ class Pulse(Generic[T]):
                 wait_s = self._beat()
 
     def _beat(self) -> float:
-        """One heartbeat, if there is a reason for one; returns in how many seconds the next one comes."""
+        """Send one heartbeat, if there is a reason for one; returns in how many seconds the next one comes."""
         settings, began = self._settings, time.monotonic()
         every_s = settings.lease_ttl_s / 3
         carried = self._carried()
@@ -146,11 +146,11 @@ class Leases:
         await self._renewed.wait()
 
     def lead_astray(self, run: str, epoch: int) -> None:
-        """Nobody carries this run here any more, though it may still be ours: it is given back when that is known."""
+        """Note that no task carries this run, though it may still be ours: it is given back when that is known."""
         self._astray.add((run, epoch))
 
     def _carried(self) -> tuple[dict[str, Carried], Astray] | None:
-        """In the thread of the heartbeat: copies, because it can tell only about what there was before.
+        """Copy what is carried, in the thread of the heartbeat, which can tell only about what there was before.
 
         A worker that carries nothing beats more seldom, to find what it does not know of.
         """
@@ -161,7 +161,7 @@ class Leases:
     def _heard(self, carried: tuple[dict[str, Carried], Astray], leases: list[Lease], until: float) -> None:
         """Use what the heartbeat told: runs that are lost, and runs that have something in their inbox.
 
-        It tells of those that were here when it began. One that came since has its own time, of its claim.
+        It tells of runs that were here when it began. A run claimed since has its own time, of its claim.
         """
         held = {(lease.run, lease.epoch): lease for lease in leases}
         attempts, astray = carried
@@ -171,8 +171,9 @@ class Leases:
             if lease is not None:
                 attempt.notice_after(lease.inbox_count)
         self._renewed.set()
-        # A claim whose commit was unknown may have happened after all, when it had been given up: then a run is ours and
-        # nobody carries it. One that is claimed at this moment is not here yet either, so it must be missing twice.
+        # A claim whose commit was unknown may have happened after all, when it had been given up: then a run is ours
+        # and no task carries it. A run that is claimed at this moment is not here yet either, so it must be missing
+        # twice.
         missing = {key for key in held if key[0] not in self._attempts and key[0] not in self._loading}
         astray |= missing & self._missing
         self._missing = missing
@@ -183,7 +184,7 @@ class Leases:
             giving.add_done_callback(self._returns.discard)
 
     async def _give_back(self, run: str, epoch: int) -> None:
-        """A run that could not be loaded or written, for whatever reason, is free again; it would be ours for ever."""
+        """Give back a run that could not be loaded or written, whatever the reason; else it would be ours for ever."""
         try:
             row = await self._store.run(run)
             if row is not None and row.lease_epoch == epoch:

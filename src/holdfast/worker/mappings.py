@@ -39,7 +39,7 @@ _MOST_HUNG: Final = 64  # of a trigger, that were given up and have not returned
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """An error that a mapping raised, in the place of what it would have returned."""
+    """An error that a mapping raised, kept instead of what it would have returned."""
 
     error: Exception
 

@@ -1,8 +1,8 @@
 """Measures of one worker: plain numbers, counted where things happen and read by metrics and health checks.
 
-Nothing here is global and nothing needs a library, so counting costs a few additions. Everything is changed on the worker's
-loop, but for commits, which the store's writer tells one at a time, and heartbeats and hangs, which have one thread each.
-Reading needs no lock: each number is read whole, and two of them may be a moment apart.
+Nothing here is global and nothing needs a library, so counting costs a few additions. Everything is changed on the
+worker's loop, except commits, which the store's writer tells one at a time, and heartbeats and hangs, which have one
+thread each. Reading needs no lock: each number is read whole, and two of them may be a moment apart.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Measures:
         self._heard_at = time.monotonic()
 
     def claim(self, runs: Iterable[RunRow]) -> None:
-        """These runs were claimed. Crashes count from the last progress, so one that has any was left by someone."""
+        """Count claimed runs. Crashes count from the last progress, so a run that has any was left by another owner."""
         for run in runs:
             self.claimed += 1
             self.taken_over += run.crash_count > 0
@@ -90,7 +90,7 @@ class Measures:
             self.late.add(late_s)
 
     def deliver(self, trigger: str, how: str, after_s: float | None) -> None:
-        """A delivery was mapped and applied, so long after it came; or it failed."""
+        """Count a delivery that was mapped and applied, so long after it came; or that failed."""
         self.deliveries[trigger, how] += 1
         if after_s is not None:
             self.delivered.add(after_s)

@@ -1,7 +1,7 @@
 """The numbers of a worker in the text format of Prometheus, through `prometheus-client` (`holdfast[metrics]`).
 
-`METRICS` is the whole list: name, meaning, and where the numbers come from. Those that begin with `holdfast_store_` or
-`holdfast_backlog_` are about the whole store and the same from every worker; the others are of this process.
+`METRICS` is the whole list: name, meaning, and where the numbers come from. Metrics that begin with `holdfast_store_`
+or `holdfast_backlog_` are about the whole store and the same from every worker; the others are of this process.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class StoreSight:
     deliveries: Sequence[Tally] = field(default=(), kw_only=True)
 
     def backlog(self) -> dict[str, list[Census]]:
-        """By queue: what is due and not taken. The default queue is always there: no backlog is 0, not nothing."""
+        """Return what is due and not taken, by queue. The default queue is always in it: no backlog is 0, not a gap."""
         if self.census is None:
             return {}
         found: dict[str, list[Census]] = {"default": []}
@@ -45,11 +45,11 @@ class StoreSight:
         return found
 
     def lag_s(self) -> float:
-        """For how long the first delivery that is new has waited."""
+        """Return for how long the first delivery that is new has waited."""
         return max((self.now - tally.first_at for tally in self.deliveries if tally.status == "new"), default=0) / 1000
 
     def age_s(self, row: Census) -> float:
-        """For how long the first of these runs has been due."""
+        """Return for how long the first of these runs has been due."""
         return max(self.now - (row.first_due_at or 0), 0) / 1000
 
 

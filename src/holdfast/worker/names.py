@@ -1,4 +1,4 @@
-"""Names of hosts: resolved in threads of their own, because whoever chooses a name may let its name server hang.
+"""Names of hosts: resolved in threads of their own, because the person who chooses a name may let its name server hang.
 
 Look here when a message is not sent because the name of its receiver takes long.
 

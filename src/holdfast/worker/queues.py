@@ -201,7 +201,7 @@ class Consumer:
         _log.warning("trigger %r cannot read %s and tries again: %s", self.spec.name, self._address.shown, told)
 
     async def _note_broker(self, away: tuple[int, str] | None) -> None:
-        """Have it in the store, for people who look there, whether the broker is away."""
+        """Note in the store, for people, whether the broker is away."""
         if away == self._noted:
             return
         try:
@@ -311,7 +311,7 @@ class Consumer:
             await asyncio.sleep(min(self._reading.redeliver_s / 6, 1.0))
 
     async def _tell(self) -> None:
-        """Note in the store what is not counted with its actions, and how many wait, for people who look there."""
+        """Note in the store, for people, how many messages had no actions to be counted with, and how many wait."""
         count, lag, lately, self._empty, self._lately = self._empty, self._lag, self._lately, 0, False
         if not lately and lag == self._told_lag:
             return

@@ -4,9 +4,9 @@ Look here when a run that is due is not claimed, or is claimed late.
 
 The store knows what is due; a worker asks it (`claim`), then sleeps until something changes or the next run is due (`rest`).
 Polling is the truth, and a notification only shortens the sleep. A claim takes no more runs than the worker carries already:
-workers that wake up together share what there is, and a busy one still claims much. Of runs that it heard of by name, as of those
-that its own process has made due, it takes its share at once: a hundred that a schedule begins are one claim, and not five that
-each wait for the runs before them to begin. Suspects (suspects.py) are claimed apart.
+workers that wake up together share what there is, and a busy one still claims much. Of runs that it heard of by name,
+and of runs that its own process has made due, it takes its share at once: a hundred that a schedule begins are one
+claim, and not five that each wait for the runs before them to begin. Suspects (suspects.py) are claimed apart.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Scheduler:
         return claimed
 
     def _share(self) -> int:
-        """Divide the runs that are known to be due by those who may take them, and forget them: they are claimed now."""
+        """Return this worker's share of the runs that are known to be due, and forget them: they are claimed now."""
         known, self._due = len(self._due), set()
         return 0 if self._workers is None else math.ceil(known / max(self._workers, 1))
 
@@ -160,7 +160,7 @@ class Scheduler:
     # News
 
     def changed(self, changes: Changes) -> None:
-        """Tell runs that are here what the store has for them, and look for those that are not."""
+        """Tell runs that are here what the store has for them, and look for the other runs."""
         for run, news in changes.items():
             if news >= News.DUE:
                 self._heard_of(run)

@@ -2,11 +2,11 @@
 
 Look here when a message is refused, and for what a receiver can do to a worker: nothing.
 
-The host of a URL is chosen by somebody who may register notifications, and a worker stands where private services can be
-reached. So the name is resolved once, every address that it has must be public, and the connection is made to one of these: a
-name that means something else a moment later changes nothing. TLS checks the certificate against the name. Redirects are not
-followed. Networks that are private and yet meant are listed by the operator of the workers, in HOLDFAST_NOTIFY_NETWORKS, and by
-nobody else; only there is plain http spoken.
+The host of a URL is chosen by a person who may register notifications, and a worker stands where private services can
+be reached. So the name is resolved once, every address that it has must be public, and the connection is made to one of
+these: a name that means something else a moment later changes nothing. TLS checks the certificate against the name.
+Redirects are not followed. Networks that are private and yet meant are listed by the operator of the workers, in
+HOLDFAST_NOTIFY_NETWORKS, and by nobody else; only there is plain http spoken.
 
 The answer is read up to a bound, all of it has a deadline, and no error repeats a URL, a secret, or more of an answer than its
 status: errors are shown in lists.
@@ -55,8 +55,8 @@ class Undelivered(Exception):
 class NotFromHere(Undelivered):
     """A message cannot go out from this worker, whatever its receiver does: by what the operator has set, or not. Another may.
 
-    `aside` is for the log of the worker alone: whoever may register notifications sees the message, and is not to learn by it
-    which addresses private names have.
+    `aside` is for the log of the worker alone: a person who may register notifications sees the message, and is not to
+    learn by it which addresses private names have.
     """
 
     def __init__(self, message: str, aside: str = "") -> None:

@@ -48,7 +48,7 @@ class Settings:
         audit_retention_s: Values in the audit that are older are erased; None: they stay.
         root: Serve only this run and its descendants.
         queues: Serve only runs of these queues.
-        replace: Other functions in place of steps' bodies and resources, for tests.
+        replace: Other functions instead of steps' bodies and resources, for tests.
         observe: Told of every body that runs.
         observer: Told of every event that is recorded.
         overrides: What frameworks replace in a run, for tests.

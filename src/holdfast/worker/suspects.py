@@ -57,13 +57,13 @@ class Group:
         return bool(self._runs)
 
     def watch(self, claimed: Iterable[RunRow], now_s: float) -> bool:
-        """From now on these, if they are suspects; tells whether they are."""
+        """Watch the suspects among these runs from now on; tells whether there are any."""
         self._runs = {run.id for run in claimed if run.crash_count >= CRASHES_APART}
         self._single, self._until_s = len(self._runs) == 1, now_s + LONGEST_WATCH_S
         return bool(self._runs)
 
     def look(self, under_suspicion: Callable[[str], bool], now_s: float) -> None:
-        """Those that made progress or left are like all others. One that is alone stays so until then."""
+        """Forget suspects that made progress or left. A group is forgotten after a while too, a single run is not."""
         self._runs = {run for run in self._runs if under_suspicion(run)}
         if not self._single and now_s > self._until_s:
             self._runs = set()

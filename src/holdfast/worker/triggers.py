@@ -1,11 +1,11 @@
-"""Triggers in a worker: it declares those whose code it has, maps what came for them, and has the actions applied.
+"""Triggers in a worker: it declares triggers whose code it has, maps their deliveries, and has the actions applied.
 
 Look here when a delivery stays new, or is tried again and again.
 
 Each delivery is mapped by itself, so one that takes long holds up no other; nor do many of one trigger hold up another's, because
-no trigger has more than half of the room, what is left is shared, and those that take long do not count there. The mapping is the
-user's code: it may raise, hang (mappings.py) or return nonsense. Then the delivery is tried again as its trigger says, and is dead
-at last, for a person to look at.
+no trigger has more than half of the room, what is left is shared, and deliveries that take long do not count there. The
+mapping is the user's code: it may raise, hang (mappings.py) or return nonsense. Then the delivery is tried again as its
+trigger says, and is dead at last, for a person to look at.
 """
 
 from __future__ import annotations

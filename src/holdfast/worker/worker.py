@@ -314,7 +314,7 @@ class Worker:
             self.scheduler.wake()
 
     async def serve_instead(self, specs: Iterable[AgentSpec], triggers: Iterable[TriggerSpec] = ()) -> None:
-        """Serve these, in the place of those that had their names and versions."""
+        """Serve these agents and triggers, instead of the ones that had their names and versions."""
         for spec in specs:
             declared_by(spec)  # refuses arguments that do not fit, before anything is changed
         for spec in specs:

@@ -1,4 +1,4 @@
-"""The cells of a plan: which can be reached, and who owns which slot, as the databases say.
+"""The cells of a plan: which can be reached, and which of them owns each slot, as the databases say.
 
 Look here when a process asks the wrong cell, or does not notice that one is back.
 """
@@ -43,7 +43,7 @@ class Cells:
         self._heard_of: set[str] = set()  # cells that have said which slots they have or had
         self._missed: list[str] = []  # those of `missing` that the log has named
         self._opened = False
-        # How each is opened: why nothing may be written, how long a reader waits, and who hears of changes.
+        # How each is opened: why nothing may be written, how long a reader waits, and the listener for changes.
         self.refuses: str | None = None
         self.read_limit_s: Callable[[], float | None] = lambda: None
         self.heard: Callable[[str, Changes], None] = lambda _name, _changes: None
@@ -186,7 +186,7 @@ class Cells:
 
     @property
     def up(self) -> list[CellStore]:
-        """Those that were opened, and answered when they were last asked."""
+        """The cells that were opened, and answered when they were last asked."""
         return [cell for name, cell in self.made.items() if cell.is_open and name not in self.down]
 
     @property
@@ -256,10 +256,10 @@ class Cells:
         """Tell whether something with this name belongs to a cell."""
         return self.owners[slot_of(name)] == cell
 
-    # Who owns what, and who can be reached
+    # Owners of slots, and cells that can be reached
 
     async def look(self) -> None:
-        """Learn now who owns what, and who can be reached."""
+        """Learn now which cell owns which slots, and which cells can be reached."""
         await asyncio.gather(*map(self.look_at, list(self.made)))
 
     async def look_at(self, name: str) -> bool:

@@ -33,7 +33,7 @@ class CellInfo:
     name: str
     url: str
     slots: tuple[int, ...]
-    leaving: tuple[int, ...] = ()  # of these: those that are being moved away
+    leaving: tuple[int, ...] = ()  # of these: slots that are being moved away
     runs: int = 0
     unfinished: int = 0
     workers: int = 0
@@ -43,7 +43,7 @@ class CellInfo:
 
 @asynccontextmanager
 async def opened(url: str, gives_up: Collection[str] = ()) -> AsyncIterator[Cells]:
-    """Open the cells that a URL names; those that are given up are lost for good, and not in the file any more."""
+    """Open the cells that a URL names; cells that are given up are lost for good, and not in the file any more."""
     store = Cells(read_plan(url), f"operator-{secrets.token_hex(8)}", gives_up=gives_up)
     try:
         await store.open()
@@ -161,7 +161,7 @@ async def _enrol(db: Connection, store: Cells, new: CellStore) -> dict[str, int]
 
 
 async def _tell_notifications(store: Cells, new: CellStore) -> None:
-    """Let a new cell tell of its events whoever is told by the others."""
+    """Let a new cell send its events to the receivers that the other cells have."""
     for row in await store.home.notifications():
         await new.make_notification(row.name, row.config, by=row.made_by, via="cells")
         if row.state != "active":

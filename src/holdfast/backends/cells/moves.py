@@ -15,19 +15,20 @@ lock of the slot *in that database*, and refused unless the row there says what 
 | called off | origin      | leaving or frozen                 | owned, E+2; its runs as they were       |                |
 
 *Locks.* A mover holds the lock of the slot at both ends, each by the session with which it writes there, from before it looks until
-it is done. So a mover that stands still keeps all others out, and one whose session is lost writes no more where it was lost. Who
-finds a slot leaving or frozen, or a parcel, and can take the lock there, has found a mover that is dead (`mend`). *Epochs* hold
-between databases, where no lock does: a mover may have lost one of two sessions, or have looked long ago.
+it is done. So a mover that stands still keeps all others out, and one whose session is lost writes no more where it was
+lost. A process that finds a slot leaving or frozen, or a parcel, and can take the lock there, has found a mover that is
+dead (`mend`). *Epochs* hold between databases, where no lock does: a mover may have lost one of two sessions, or have
+looked long ago.
 
 *One owner.* `decided` is the one moment at which it changes. It takes the slot and its rows from the origin at once, so nothing is
-ever counted twice. Between it and `arrived` the slot is in its parcel alone, and whoever asks waits.
+ever counted twice. Between it and `arrived` the slot is in its parcel alone, and callers wait.
 
 Workers give the runs of a slot that leaves back at their next safe point, and claim none. What its runs were when it was frozen is
 in `frozen_SLOT`. Bodies that outlast the grace are interrupted as by a crash, also if the move is called off then. Events keep
-their order and get positions below all others (`ownership.sql`), so nobody is told of them again.
+their order and get positions below all others (`ownership.sql`), so no listener is told of them again.
 
-A database that was restored from an older copy may own what it gave away, or not know of what it got. No step makes a second owner
-of that, and none decides who is right: an operator does (`settlement.py`).
+A database that was restored from an older copy may own what it gave away, or not know of what it got. No step makes a
+second owner of that, and none decides which database is right: an operator does (`settlement.py`).
 """
 
 # ruff: noqa: S608 - names of our own schemas, and numbers of slots
@@ -100,7 +101,7 @@ async def move(
         try:
             moved = await mover.move(grace_s, tell)
         except BaseException:
-            with contextlib.suppress(Exception):  # whoever looks next does it
+            with contextlib.suppress(Exception):  # the next process that looks does it
                 await call_off(db, origin, slot)
             raise
     await store.look()
@@ -241,7 +242,7 @@ class _Mover:
                 await self.db.fetch(f'SELECT 1 FROM "{self.cells}".slots WHERE slot = $1 FOR UPDATE', self.slot)
                 rows = await self.db.fetch(
                     locked, self.slot
-                )  # with those that were created meanwhile: nobody creates more
+                )  # with runs that were created meanwhile: no process creates more
                 running = sum(row["status"] == "running" for row in rows)
                 if running and not force:
                     raise _Busy
@@ -273,7 +274,7 @@ class _Mover:
             await asyncio.sleep(_LOOK_S)
 
     async def _copy(self) -> None:
-        """Put all rows of the slot into a parcel at the destination, in the place of what moves that were called off left."""
+        """Put all rows of the slot into a parcel at the destination, which replaces parcels of moves that were called off."""
         there = schema_of(self.destination.schema)
         async with self.there.transaction(), self.db.transaction():
             await _check_free(self.there, self.destination, self.slot, self.epoch)
@@ -354,7 +355,7 @@ async def arrive(db: Connection, cell: CellStore, slot: int, epoch: int) -> bool
 
 
 async def own(db: Connection, cell: CellStore, slot: int, epoch: int) -> None:
-    """Let a cell own a slot. Whoever calls it knows that no other does."""
+    """Let a cell own a slot. The caller knows that no other cell does."""
     cells = schema_of(cell.schema)
     await db.execute(
         f"INSERT INTO \"{cells}\".slots (slot, state, epoch, since) VALUES ($1, 'owned', $2, $3) ON CONFLICT (slot) DO UPDATE"
@@ -374,7 +375,7 @@ async def _interrupt(db: Connection, cell: CellStore, slot: int) -> None:
 
 
 async def clear_waste(cell: CellStore) -> None:
-    """Delete large values that left with slots, and that nothing here names any more. Whoever has time does it."""
+    """Delete large values that left with slots and that nothing here names any more, when a worker has time."""
     cells = schema_of(cell.schema)
     digests = await cell.ask(lambda db: db.fetchval(f'SELECT ARRAY(SELECT digest FROM "{cells}".waste LIMIT 1000)'))
     if digests:
@@ -455,8 +456,8 @@ async def _mend_slot(store: Cells, cell: CellStore, db: Connection, slot: int) -
 
 
 async def _rivals(store: Cells, cell: CellStore, held: Holding) -> list[str]:
-    """Other cells that have a slot too, or may, with an epoch that is not older: to call a move off would make a second owner."""
-    if held.other not in store.made:  # who has a newer file can ask it
+    """List other cells that have a slot too, or may, with an epoch no older: calling a move off would make a second owner."""
+    if held.other not in store.made:  # a process with a newer file can ask it
         return [held.other or ""]
     found = [(other, await other.holding(held.slot)) for other in store.up if other is not cell]
     return [

@@ -3,13 +3,15 @@
 A process believes the databases and no file. `fence` in `ownership.sql` refuses a run of a slot that is not here, in the
 transaction that would create it; a move (`moves.py`) is what changes rows of `slots`.
 
-A set is founded by the first process that opens its plan, one database after the other. It may die in between: whoever comes with
-the same plan goes on. One that comes with another plan finds a set that is not its own, and founds nothing. When all are founded
-each is told so: from then on an empty database under the URL of a cell is a mistake, and is refused.
+A set is founded by the first process that opens its plan, one database after the other. It may die in between: the next
+process with the same plan goes on. One that comes with another plan finds a set that is not its own, and founds
+nothing. When all are founded each is told so: from then on an empty database under the URL of a cell is a mistake, and
+is refused.
 
-A set has an identity, which is random. It is made by whoever founds the first cell, and the others are founded with what that one
-says; so two sets of one plan are told apart. Cells of a version that knew none get one when all of them are opened for writing, the
-first cell last: where the first has one and another that has slots has none, that other is of another set.
+A set has an identity, which is random. It is made by the process that founds the first cell, and the others are founded
+with what that one says; so two sets of one plan are told apart. Cells of a version that knew none get one when all of
+them are opened for writing, the first cell last: where the first has one and another that has slots has none, that
+other is of another set.
 
 Each cell knows all others by name and number (`members`), so a file that lacks one is known to be older than the set. The first
 cell is that of the lowest number. An operator gives up one whose database is lost for good (`settlement.py`); each cell knows that.
@@ -56,7 +58,7 @@ class Cell:
     version: int
     identity: str | None  # of its set; None if a version founded it that knew none
     members: Mapping[str, int]  # the cells of its set that it knows, and their numbers
-    lost: frozenset[str]  # those that were given up
+    lost: frozenset[str]  # cells that were given up
     renewed: bool  # it has what later versions added
 
 
@@ -99,7 +101,7 @@ def new_identity() -> str:
 
 
 async def lock(db: Connection, store: str) -> None:
-    """Let nobody else change what a database is, for this transaction."""
+    """Lock what a database is against other processes, for this transaction."""
     await db.execute(_LOCK, store)
 
 

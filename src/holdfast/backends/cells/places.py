@@ -3,7 +3,7 @@
 A place in one database is exact (`store/postgres/queries.sql` says how); a place in several is one for each, which is no number
 that JSON holds. So a position here is a time, in milliseconds, with a count behind it, and this process remembers which places it
 stands for. For a position that it does not know, of another process or of long ago, it looks in each database where events of
-that time begin, and goes back by a minute: whoever goes on there is told some events again, and misses none.
+that time begin, and goes back by a minute: a reader that goes on there is told some events again, and misses none.
 """
 
 from __future__ import annotations

@@ -10,8 +10,9 @@ url = "postgresql://holdfast@db-b/holdfast"
 slots = "512-1023"
 ```
 
-The first cell of the file keeps what belongs to no run (tokens, sessions), so its place must not change. Who owns a slot now is
-written in the databases alone: `holdfast cells move` leaves the file as it is, and `holdfast cells add` puts one more cell there.
+The first cell of the file keeps what belongs to no run (tokens, sessions), so its place must not change. The owner of a
+slot is written in the databases alone: `holdfast cells move` leaves the file as it is, and `holdfast cells add` puts
+one more cell there.
 """
 
 from __future__ import annotations
@@ -94,9 +95,9 @@ class Plan:
 
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Have a file to oneself, among those that change it; who dies lets go of it.
+    """Lock a file against other processes that change it; a process that dies lets go of it.
 
-    Its folder is locked: the file is replaced, and a lock on one that was replaced would be nobody's.
+    Its folder is locked: the file is replaced, and a lock on a replaced file would lock nothing.
     """
     descriptor = os.open(path.absolute().parent, os.O_RDONLY)
     try:

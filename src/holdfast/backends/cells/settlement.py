@@ -1,9 +1,10 @@
-"""Settlement: one owner of a slot, where the databases name two, or none. An operator decides who is right.
+"""Settlement: one owner of a slot, where the databases name two, or none. An operator decides which database is right.
 
 Look here after a database was restored from an older copy, or lost. A move never leads to this (`moves.py`).
 
-Only who has asked all cells of a set knows that nobody has a slot. So nothing is settled while one is down, or with a file that
-lacks one, unless an operator says that its database is lost for good (`give_up`). From then on no file may name that cell.
+Only a process that has asked all cells of a set knows that none has a slot. So nothing is settled while one is down, or
+with a file that lacks one, unless an operator says that its database is lost for good (`give_up`). From then on no file
+may name that cell.
 """
 
 # ruff: noqa: S608 - names of our own schemas, and numbers of slots

@@ -1,9 +1,10 @@
 """Slots: which of 1,024 a run, a conversation, a rate, a schedule or a trigger belongs to. It follows from the name alone.
 
 What stands before the first '.' or '@' decides. So a run and all below it (`report-1.search-8f3a`), its forks (`report-1.fork-2`)
-and the runs of a schedule (`report@2026-11-15T07:00:00Z`) share a slot, and who chooses ids can keep runs together: `acme.17` and
-`acme.18`. A generated id says its slot itself (`report-x1ff-8f3a09bc`), so that a run can be put where its keys are counted. The
-databases compute the same (`ownership.py`); a test holds the two against each other.
+and the runs of a schedule (`report@2026-11-15T07:00:00Z`) share a slot, and a client that chooses ids can keep runs
+together: `acme.17` and `acme.18`. A generated id says its slot itself (`report-x1ff-8f3a09bc`), so that a run can be
+put where its keys are counted. The databases compute the same (`ownership.py`); a test holds the two against each
+other.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Every public method of `Store` is here, in one of six ways, which the tables at 
 its runs, of a name, or of a question; to the first cell, which keeps what belongs to no run; or to all that can be reached.
 
 Slots move. What was asked of a cell counts if the slot was there when the cell had answered; otherwise it is asked again where
-the slot went (`_routed`). That is right for writes too, because every method of a store is idempotent or fenced. While a slot is
-being copied those who ask for it wait.
+the slot went (`_routed`). That is right for writes too, because every method of a store is idempotent or fenced. While
+a slot is being copied, callers that ask for it wait.
 
 A cell that is down raises `StoreUnavailable` for what it alone knows. Lists leave it out and say so in the log, once.
 """
@@ -55,7 +55,7 @@ from holdfast.worker.settings import Settings
 
 T = TypeVar("T")
 _log = logger("holdfast.store")
-LOOK_EVERY_S: Final = 0.5  # at who owns which slot, and which cells can be reached
+LOOK_EVERY_S: Final = 0.5  # at the owners of slots, and which cells can be reached
 _MOVING_S: Final = 60.0  # that a caller without a deadline waits for a slot that is being copied
 _LOOK_S: Final = 0.02
 
@@ -448,7 +448,7 @@ class CellsStore(Store):
         )[:limit]
 
     async def _deed(self, id: int) -> int:
-        """When a deed was done, by its id here."""
+        """Read when a deed was done, by its id here."""
         cell = next((cell for cell in self.cells.up if self.cells.said[cell.cell].number == id % _CELLS), None)
         at = (
             None
@@ -619,10 +619,10 @@ class CellsStore(Store):
         return Unsupported(f"{what} is in one cell, and {self.url!r} names all of them")
 
     def _flush(self) -> None:
-        """Nothing waits here: each cell has its own queue."""
+        """Do nothing: each cell has its own queue."""
 
     async def _hold_lock(self) -> None:
-        """Each cell has the lock of its worker."""
+        """Do nothing: each cell has the lock of its worker."""
 
     async def _living(self) -> list[Any]:
         return answers.concatenated([living for _, living in await self._every(lambda cell: cell._living())])

@@ -96,7 +96,7 @@ class CellsWorker:
         return [spec.name for spec in self._triggers if cell.owns(spec.name)]
 
     async def _give_back(self, cell: CellStore) -> None:
-        """Give back runs of slots that leave, and drop those that were taken from us: nothing that they do is recorded any more."""
+        """Give back runs of slots that leave, and drop runs that were taken from us: nothing that they do is recorded any more."""
         for attempt in list(self._inner[cell.cell].attempts.values()):
             root, life = attempt.run.root_id or attempt.run.id, (attempt.run.id, attempt.run.lease_epoch)
             if not cell.owns(root):
@@ -131,7 +131,7 @@ class CellsWorker:
         await asyncio.gather(*(worker.abandon() for worker in self._inner.values()))
 
     async def serve_instead(self, specs: Iterable[AgentSpec], triggers: Iterable[TriggerSpec] = ()) -> None:
-        """Serve these, in the place of those that had their names and versions."""
+        """Serve these agents and triggers, instead of the ones that had their names and versions."""
         new, more = list(specs), list(triggers)
         for spec in new:
             check_served(spec)

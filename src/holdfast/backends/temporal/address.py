@@ -164,7 +164,7 @@ class Address:
             )
 
     def task_queue(self, agent: str, version: str | None, queue: str) -> str:
-        """The task queue of the runs of an agent: whoever polls it has the code, in that version."""
+        """Name the task queue of the runs of an agent: a worker that polls it has the code, in that version."""
         named = agent if version is None else f"{agent}@{version}"
         return f"{self.queue}:{named}" + ("" if queue == "default" else f"/{queue}")
 

@@ -1,8 +1,9 @@
 """Questions of a run to the database beside the cluster, as its engine asks them inside the workflow.
 
-Each is an activity and no local one: a workflow task that is lost would lose what local ones were told, and whoever asks again is
-told something else when it has written meanwhile. Writes to streams, what is done in conversations and questions about budgets come
-before what is recorded behind them, in order. What was spent under a budget is counted there before the engine goes on.
+Each is an activity and no local one: a workflow task that is lost would lose what local ones were told, and a run that
+asks again is told something else when it has written meanwhile. Writes to streams, what is done in conversations and
+questions about budgets come before what is recorded behind them, in order. What was spent under a budget is counted
+there before the engine goes on.
 """
 
 from __future__ import annotations

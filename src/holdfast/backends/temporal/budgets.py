@@ -1,19 +1,20 @@
 """Budgets of runs on Temporal: they lie in the database beside the cluster. `store/budgets.py` has the rules.
 
 A budget holds for a family, and a history has one run. So that database has the budgets, what was spent and the questions for
-more, in its own tables and under its own rules: a question is about the run that has the budget, also when that has ended, and
-every run that meets the limit joins those that wait.
+more, in its own tables and under its own rules: a question is about the run that has the budget, also when that has
+ended, and every run that meets the limit joins the waiting runs.
 
 Sums are what journals say: the transaction that copies events of a run into the feed adds what they say was spent (`feed.py`), so
 each is counted once, whatever is retried. The engine of a run under a budget is told that such an event is recorded when that is
 done, so no body begins in the family that does not see it.
 
 Answers. What a person says is an update of a workflow that waits for the answer, which has an activity count it: in one transaction
-with the rules of a database, and then a signal to each run that waits. So it is done to the end once it has begun, whoever dies.
+with the rules of a database, and then a signal to each run that waits. So it is done to the end once it has begun,
+whichever process dies.
 
 Crash points. Asking, joining and leaving change nothing when they are done twice. A ballot has an id, and one that was counted
 before is told again: a run hears of it once, by the id of the signal. A run that an operator ends in Temporal leaves no question.
-An answer that no run waits for any more is counted by the client, and nobody is told.
+An answer that no run waits for any more is counted by the client, and no run is told.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ async def decide(store: Store, asked: Mapping[str, Any], tell: Tell) -> dict[str
     signal = {"id": said.signal_id, "kind": said.kind, "topic": said.row.id, "value": said.value, "data": said.data}
     for run in waiting:
         await tell(run, signal)
-    return asdict(said.row) | {"shown": None}  # whoever decides has seen it
+    return asdict(said.row) | {"shown": None}  # the person who decides has seen it
 
 
 def refusal(error: HoldfastError) -> dict[str, Any]:
@@ -184,7 +185,7 @@ class _Leave:
             row = yield from tx.row("approval", approval=approval)
             if row is not None:
                 about = ApprovalRow(*row).run_id
-                yield from tx.rows("hold_run", run=about)  # as whoever joins does: it sees that we leave, or we see it
+                yield from tx.rows("hold_run", run=about)  # as a joining run does: it sees that we leave, or we see it
                 yield from tx.rows("leave_question", approval=approval, run=self.run)
                 yield from tx.rows("withdraw_unasked", approval=approval)
                 tx.changed(about, News.GREW)
@@ -197,7 +198,7 @@ class _Decide:
     to: str | None
 
     def __call__(self, tx: Transaction) -> Asking[tuple[Said, list[str]]]:
-        """Returns what came of it, now or before, and the runs to be told."""
+        """Return the outcome of the ballot, now or before, and the runs to be told."""
         found = yield from held(tx, self.approval)
         said = repeated(found, self.ballot)
         if said is None:

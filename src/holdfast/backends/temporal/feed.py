@@ -1,14 +1,15 @@
 """The feed of all runs on a cluster: their journals, copied into the database beside it.
 
-A cluster has no order of what all its workflows record, so the feed is that of the database: whoever reads it reads there. A
+A cluster has no order of what all its workflows record, so the feed is that of the database: its readers read there. A
 journal is copied out of the history of its run, in order, and each event once, because the transaction that copies holds the row
 of the run and begins behind the last event that is there. So it may be done twice, by two processes, and by one that was believed
-to be dead. It adds what the events say was spent, to the sums of the run and of those above it: so these are what journals say.
+to be dead. It adds what the events say was spent, to the sums of the run and of the runs above it: so these are what
+journals say.
 
-Crash points. Whatever a run records is in its history as the input of an activity, and whoever takes that activity copies: at once
-and for sure where the run begins to wait or ends (`KEEP`), soon where the body of a step begins. A process that dies before `soon`
-leaves the rest to the next activity of the run, and there is one, because a run waits or ends at last. Only a run that an operator
-ends in Temporal has none.
+Crash points. Whatever a run records is in its history as the input of an activity, and the worker that takes that
+activity copies: at once and for sure where the run begins to wait or ends (`KEEP`), soon where the body of a step
+begins. A process that dies before `soon` leaves the rest to the next activity of the run, and there is one, because a
+run waits or ends at last. Only a run that an operator ends in Temporal has none.
 """
 
 from __future__ import annotations

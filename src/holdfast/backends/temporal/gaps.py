@@ -1,4 +1,4 @@
-"""Gaps: what a cluster does not have, why, and what to do instead; one table, whoever asks.
+"""Gaps: what a cluster does not have, why, and what to do instead; one table for all callers.
 
 The store refuses the operations of a gap with its words. Commands, the server and the page ask the store what it lacks, and offer
 nothing of that. A gap that a database beside the cluster (`?side=`) closes is none where there is one.

@@ -120,7 +120,7 @@ class Way:
     resumed: str | None = None  # by whom, while it was on its way to be paused
     over: bool = False  # the run has ended, and tells whom it has to tell
     moving: bool = False  # it goes on in another execution as soon as it can
-    cancelled: bool = False  # by somebody who knows Temporal only
+    cancelled: bool = False  # by a person who knows Temporal only
     leaves: Mapping[str, Any] | None = None  # the bundle in which it leaves the cluster, and why
     stayed: tuple[int, int] | None = None  # events and bytes of a history whose journal was too much to be carried
     decided: int = 0  # how often it was decided whether it is
@@ -308,7 +308,7 @@ class Ground:
             await self._until_told()
 
     def evict(self) -> None:
-        """The workflow is about to be taken out of memory, in this activation."""
+        """Note that the workflow is about to be taken out of memory, in this activation."""
         self.evicted = True
         self._slices.end()
 
@@ -362,9 +362,9 @@ class Ground:
         self.errand(self.feed())
         if self._beside.talked and self._start.side and row.budget is None:
             self.errand(self._beside.leave_all())
-        while self._errands:  # whoever cancels the workflow now comes too late
+        while self._errands:  # to cancel the workflow now comes too late
             await self._until_told()
-        # Only now: whoever reads that it has ended reads the result next.
+        # Only now: a client that reads that it has ended reads the result next.
         row.status, row.error, row.reason, row.waits_for, row.due_at = left.status, left.error, left.reason, None, None
         row.finished_at = row.updated_at = self.clock.now()
         self.flush(last=True)
@@ -383,7 +383,7 @@ class Ground:
     # Leaving the cluster
 
     def tell(self) -> bytes:
-        """Tell all that the run is made of, for whoever takes it elsewhere."""
+        """Return all that the run is made of, for the process that moves it."""
         self._show(last=False)
         self._settle_row()
         content = self.state.pack_within(PAYLOADS)
@@ -392,10 +392,11 @@ class Ground:
         return self.state.pack() if content is None else content
 
     async def leave(self, said: Mapping[str, Any]) -> bool:
-        """Be of this cluster no more, if the run is as whoever takes it has read it, and only waits.
+        """Leave this cluster, if the run is as the process that moves it has read it, and only waits.
 
-        What came with this, in the same activation, is heard first. What comes while this workflow task is done makes the server
-        have it done again. So nothing is lost that somebody was told has come.
+        Signals that came with this, in the same activation, are heard first. A signal that comes while this workflow
+        task is done makes the server have it done again. So nothing is lost of which a sender was told that it has
+        come.
         """
         await workflow.wait_condition(lambda: not self._fed.keeping)  # what it leaves behind is told to the end
         for _ in range(_HEARD):
@@ -633,7 +634,7 @@ class Ground:
         ballot = Ballot(**{**said["ballot"], "by": Actor(**said["ballot"]["by"])})
         votes = [*json.loads(row.votes), *json.loads(row.delegations)]
         if any(each["id"] == ballot.id for each in votes):
-            return asdict(row) | {"shown": None}  # whoever decides has seen it
+            return asdict(row) | {"shown": None}  # the person who decides has seen it
         try:
             check_unused(votes, ballot.via)
             now, to = self.clock.now(), said.get("to")
@@ -824,7 +825,7 @@ class Ground:
                 _ = self.loop.create_task(self._move_on())
 
     def _forget(self, checkpoint: Event) -> None:
-        """A checkpoint is taken: of what was before only what it names is carried on."""
+        """Forget all events before a checkpoint, except the ones that it names."""
         named = {*checkpoint.data.get("chain", ())}
         ranges = checkpoint.data.get("waiting", ())
         events = self.state.events
@@ -847,7 +848,7 @@ class Ground:
         return full or events > stayed[0] + longest or content > stayed[1] + _GROWN_BYTES
 
     async def _move_on(self) -> None:
-        """The history is long: stop where no body runs, as a worker does that gives a run back."""
+        """Stop where no body runs, because the history is long, as a worker does that gives a run back."""
         carried = self.carried
         while carried is None:
             await asyncio.sleep(0)
@@ -891,7 +892,7 @@ class Ground:
         return [signal for signal in self.state.signals if signal.position > after]
 
     def take(self, run: str, epoch: int, expected_seq: int, seen: int) -> None:
-        """Nothing is taken without the engine: it is here, and need not be asked twice."""
+        """Return None: nothing is taken without the engine, which is here and need not be asked twice."""
 
     async def streams(self, run: str) -> list[Any]:
         return await self._beside.streams()
@@ -975,10 +976,10 @@ class Ground:
         return lambda event: None if workflow.unsafe.is_replaying() else heard(event)
 
     def body_runs(self, spec: StepSpec, key: str) -> None:
-        """Whoever performs it hears of it."""
+        """Do nothing: the performer of the body hears of it."""
 
     def body_ended(self, how: str, seconds: float) -> None:
-        """The performer knows."""
+        """Do nothing: the performer of the body knows."""
 
     def spent(self, agent: str, spendings: Sequence[Spent]) -> None:
         """Metrics of money are those of a worker of Holdfast's own."""
@@ -987,7 +988,7 @@ class Ground:
         return True
 
     async def trust(self) -> None:
-        """A run on Temporal has no lease: only one workflow task of it can be completed."""
+        """Do nothing: a run on Temporal has no lease, because only one workflow task of it can be completed."""
 
     def keep(self, stray: asyncio.Task[Any]) -> None:
         self.house.strays.append(stray)
@@ -1017,7 +1018,7 @@ def _open_questions(asked: Iterable[ApprovalRow]) -> tuple[list[dict[str, Any]],
 
 
 def _index(questions: Sequence[str]) -> tuple[str, ...]:
-    """By which questions a run is found."""
+    """Return the questions by which a run is found, at most so many."""
     return (*questions[:_INDEXED], *([MORE] if len(questions) > _INDEXED else []))
 
 

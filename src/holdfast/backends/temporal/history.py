@@ -34,7 +34,7 @@ _GOES_ON: Final = (None, WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatu
 _STOPPED: Final = (WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.CANCELED)
 _STOPS: Final = ("run.pausing", "run.paused", "run.resumed", "run.retried")
 _STOPPING: Final = ("pieces", "state", "signal")  # what of a history may say one of these
-_SERVER: Final = "history-service"  # as who the server ends a workflow by itself
+_SERVER: Final = "history-service"  # the name under which the server ends a workflow by itself
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ def is_new(row: RunRow) -> bool:
 
 
 async def _judge(client: Client, row: RunRow, execution: WorkflowExecution) -> None:
-    """An execution has ended without a word of the engine's: somebody ended it, or it ran into a limit of the server's."""
+    """Tell the end of an execution that the engine did not end: a person did, or it ran into a limit of the server's."""
     assert execution.status is not None
     how, ended = execution.status.name.lower().replace("_", " "), execution.close_time
     row.finished_at = None if ended is None else int(ended.timestamp() * 1000)
@@ -107,7 +107,7 @@ async def _judge(client: Client, row: RunRow, execution: WorkflowExecution) -> N
 
 
 async def _end_of(client: Client, execution: WorkflowExecution) -> tuple[str, str]:
-    """Read who ended an execution, and what the cluster says of it."""
+    """Read the identity that ended an execution, and what the cluster says of it."""
     handle, last = client.get_workflow_handle(execution.id, run_id=execution.run_id), None
     with contextlib.suppress(RPCError):  # it may be forgotten
         async for event in handle.fetch_history_events(event_filter_type=WorkflowHistoryEventFilterType.CLOSE_EVENT):
@@ -186,7 +186,7 @@ async def since(client: Client, described: WorkflowExecutionDescription, seq: in
 
 
 async def is_pausing(client: Client, described: WorkflowExecutionDescription) -> bool:
-    """Has somebody asked the run to pause, last of all? A worker may not have taken that up yet, or be about to carry it out."""
+    """Was the run asked to pause, last of all? A worker may not have taken that up yet, or be about to carry it out."""
     asked = _reversed(client, described.id, described.run_id)
     while True:
         page = await client.workflow_service.get_workflow_execution_history_reverse(asked)
@@ -237,7 +237,7 @@ class _Back:
     before: str = ""
 
     def events(self) -> list[Event]:
-        """All of them, with those that it began with."""
+        """Return all events, with the ones that it began with."""
         own = [event_of(piece, self.results) for piece in self.pieces if piece[0] not in _BESIDE]
         return own if self.state is None else [*own, *self.state.events, *self.state.dropped]
 

@@ -125,5 +125,5 @@ class House:
 
 
 def place_of(spec: StepSpec) -> str:
-    """Where the function of a step is written: two steps of one name are told apart by it."""
+    """Return where the function of a step is written: two steps of one name are told apart by it."""
     return f"{spec.fn.__module__}:{spec.fn.__qualname__}"

@@ -61,7 +61,7 @@ class Load:
         return self.left == _TASK
 
     def count(self, size: int) -> None:
-        """These bytes go with this task."""
+        """Count bytes that go with this task."""
         _ = self.left
         self._counted += size
 

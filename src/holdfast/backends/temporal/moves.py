@@ -1,6 +1,6 @@
 """Moves: how a run leaves a cluster in a bundle, and how one comes.
 
-Look here for what stands in the place of the transactions of `store/bundles.py`, which says what a move promises. A cluster has no
+Look here for what replaces the transactions of `store/bundles.py`, which says what a move promises. A cluster has no
 transaction over two workflows, so each move has one workflow whose change is the commit.
 
 Leaving: the run is asked what it is made of (an update), a workflow that nobody carries out keeps the file and what the run is
@@ -158,7 +158,7 @@ class Moves(Store):
         return found
 
     async def store_id(self) -> str:
-        """Read the name of the namespace as a store: whoever asked first gave it one."""
+        """Read the name of the namespace as a store: the first process that asked gave it one."""
         found = await self._remembered(STORE, "id")
         if found is None:
             await self._remember(STORE, "id", {"id": secrets.token_hex(16)})
@@ -186,7 +186,7 @@ class Moves(Store):
         return found
 
     async def halt_forsaken(self, root: str, data: dict[str, Any]) -> None:
-        """Nothing is forsaken: a run belongs to no process."""
+        """Do nothing: a run belongs to no process, so none is forsaken."""
 
     async def note_copy(self, root: str, told: dict[str, Any], *, by: str, via: str) -> None:
         await self._note(root, by, via, "export", told)
@@ -351,7 +351,7 @@ class Moves(Store):
         kept, row = await self._last(root), await self.run(root)
         if kept is None or row is None:
             return None
-        if row.status != "moved" and kept.moved.undone_at is None:  # whoever took it back died before that was kept
+        if row.status != "moved" and kept.moved.undone_at is None:  # its process died before it kept that
             return kept.moved._replace(undone_at=row.created_at)
         return kept.moved
 

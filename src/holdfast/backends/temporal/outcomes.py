@@ -1,9 +1,9 @@
 """Outcomes: what the bodies in one process come to, and how a cluster that may be away meanwhile hears of it.
 
-Temporal's own worker tries to report an outcome for ten seconds; then what a body did is forgotten, and whoever follows does it
-again or has to ask. Here it is reported until the server takes it, or says that nobody waits for it: the server has given up that
-attempt, because it heard nothing of it for too long. Then the outcome stays here for a while, and so does a body that still runs:
-the attempt that follows is given it, if it comes to this process.
+Temporal's own worker tries to report an outcome for ten seconds; then what a body did is forgotten, and the next
+attempt does it again or has to ask. Here it is reported until the server takes it, or says that no workflow waits for
+it: the server has given up that attempt, because it heard nothing of it for too long. Then the outcome stays here for a
+while, and so does a body that still runs: the attempt that follows is given it, if it comes to this process.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Outcomes:
                 self._stay(name, outcome, same=same)
 
     async def _end(self, body: asyncio.Task[Any]) -> None:
-        """Wait until it has ended. Whoever cancels the activity ends the body, but not a server that heard nothing of it."""
+        """Wait until it has ended. A cancelled activity ends its body, unless the server has given the attempt up."""
         try:
             await asyncio.wait([body])
         except asyncio.CancelledError:

@@ -36,7 +36,7 @@ Came = list[Any]  # the place of a signal, its kind, its topic and when it came
 
 @dataclass(slots=True)
 class Start:
-    """Beginning of a run: what never changes of its row, the agents from the root down, and who started the root."""
+    """Beginning of a run: what never changes of its row, the agents from the root down, and the starter of the root."""
 
     row: RunRow
     path: list[str]
@@ -51,7 +51,7 @@ class Start:
         cls, new: NewRun, path: list[str], starters: list[str], longest: int, now: int, above: Iterable[str] = (), *,
         side: bool = False, budgets: Iterable[Held] = (),
     ) -> Start:  # fmt: skip
-        """For a run that is to be created."""
+        """Make the beginning of a run that is to be created."""
         row = RunRow(
             new.id, new.uid, new.agent, "ready", new.input, new.version, new.queue, now + new.delay_ms, labels=new.labels,
             parent_id=new.parent_id, parent_key=new.parent_key, root_id=new.root_id or new.id, created_at=now,
@@ -89,7 +89,7 @@ class Start:
 class State:
     """All that a run goes on with in another execution."""
 
-    events: list[Event] = field(default_factory=list)  # since the last checkpoint, and those that it names
+    events: list[Event] = field(default_factory=list)  # since the last checkpoint, and the events that it names
     row: dict[str, Any] = field(default_factory=dict)
     questions: dict[str, ApprovalRow] = field(default_factory=dict)
     children: dict[str, dict[str, Any] | None] = field(default_factory=dict)  # how each ended, or None

@@ -7,7 +7,7 @@ budgets (`budgets.py`). Bodies write into streams from wherever they run.
 A run on Temporal has a row in the side, because streams, journals and budgets belong to rows: one that is 'moved', so that nothing
 carries it on there.
 
-Everything is idempotent or fenced, but for turns of rates: one that is taken twice, because the first answer was lost, makes the
+Everything is idempotent or fenced, except turns of rates: one that is taken twice, because the first answer was lost, makes the
 others later and none earlier. A writer knows where it found the stream, and writes there or not at all: of two bodies of one
 step, of which one is believed to be gone, one gets no further. Rows that are there already under a writer's own mark are its own.
 """
@@ -68,7 +68,7 @@ class Write:
 
 
 def shadow(tx: Transaction, of: RunRow) -> Asking[None]:
-    """See that a run has a row in the side: who it is, whose it is, and that it is not carried on there."""
+    """Make sure that a run has a row in the side: its identity, its family, and that it is not carried on there."""
     if (yield from tx.row("fence", run=of.id)) is not None:
         return
     uid = hashlib.sha256(of.id.encode()).hexdigest()[:32]
@@ -80,7 +80,7 @@ def shadow(tx: Transaction, of: RunRow) -> Asking[None]:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Delete what is here of a run that the cluster has forgotten, and of those below it: its id is used again.
+    """Delete what is here of a run that the cluster has forgotten, and of the runs below it: its id is used again.
 
     `made_at` is when its row was made: one that was made meanwhile is that of the new run.
     """
@@ -97,7 +97,7 @@ class Forget:
 
 
 def known(run: str, agent: str, labels: Mapping[str, str], parent: str | None, root: str) -> RunRow:
-    """A run as whoever writes for it knows it."""
+    """Make the row of a run from what a writer for it knows."""
     return RunRow(run, "", agent, "moved", "{}", parent_id=parent, root_id=root, labels=to_json(dict(labels)))
 
 

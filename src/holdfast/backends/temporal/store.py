@@ -161,7 +161,7 @@ class TemporalStore(Moves):
         )
 
     async def _check_side(self, side: Store) -> None:
-        """See that this database is the one that all others name: whoever came first has told the cluster which it is."""
+        """Check that this database is the one that all others name: the first process told the cluster which it is."""
         itself, told = await side.store_id(), await self._remembered(SIDE_OF, self.address.queue)
         if told is None and self.refuses is None:
             await self._remember(SIDE_OF, self.address.queue, {"id": itself})
@@ -239,7 +239,7 @@ class TemporalStore(Moves):
         return []
 
     def _flush(self) -> None:
-        """Nothing waits: what is written here goes to the cluster at once."""
+        """Do nothing: what is written here goes to the cluster at once."""
 
     def heartbeat(self, ttl_ms: int) -> NoReturn:
         raise self._of_a_database("leases")
@@ -579,9 +579,9 @@ class TemporalStore(Moves):
         return None
 
     async def audit(self, run: str | None = None, limit: int = 100, **which: Any) -> list[Any]:
-        """Without a database beside the cluster there is none but who started a run, which its history says.
+        """Read the audit. Without a database beside the cluster it has only the starter of a run, from its history.
 
-        Whoever looks for what it says of one question or run, and can do without, is told nothing.
+        A caller that looks for what it says of one question or run, and can do without, is told nothing.
         """
         if self.side is not None:
             return await self.side.audit(run, limit, **which)
@@ -874,7 +874,7 @@ class TemporalStore(Moves):
                 await self.side._submit(lambda tx: use_link(tx, via), journal=False)  # which says so
 
     async def _use_link(self, via: str) -> None:
-        """Note that somebody has decided by a link: behind the deed, because a cluster has no transaction with it."""
+        """Note that a person has decided by a link: behind the deed, because a cluster has no transaction with it."""
         assert self.side is not None
         with contextlib.suppress(AlreadyDecided):
             await self.side._submit(lambda tx: use_link(tx, via), journal=False)
@@ -889,7 +889,8 @@ class TemporalStore(Moves):
                 if askers:
                     answer = self._answer(askers.pop(0), {**asked, "beside": True}, request)
                     asking.add(asyncio.create_task(answer))
-                # One that no worker serves keeps none of the others waiting: whoever counts it counts it once.
+                # A run that no worker serves keeps none of the others waiting: the ballot is counted once, whichever
+                # run has it counted.
                 done, asking = await asyncio.wait(
                     asking, timeout=_NEXT_S if askers else None, return_when=asyncio.FIRST_COMPLETED
                 )
@@ -968,7 +969,7 @@ def _error(answer: Mapping[str, str]) -> HoldfastError:
 
 
 class Rounds:
-    """Lets whoever waits for a run look again: often after something has changed, then ever more rarely."""
+    """Lets waiters for a run look again: often after something has changed, then ever more rarely."""
 
     def __init__(self, tell: Callable[[Changes], None]) -> None:
         self._tell, self._pause_s = tell, _SOONEST_S
@@ -978,7 +979,7 @@ class Rounds:
         self._task = asyncio.get_running_loop().create_task(self._keep())
 
     def hurry(self) -> None:
-        """Something has changed, or is about to."""
+        """Look again soon: something has changed, or is about to."""
         self._pause_s = _SOONEST_S
 
     async def end(self) -> None:
@@ -994,7 +995,7 @@ class Rounds:
 
 
 class _Put:
-    """Put runs into the mirror, in the place of what it has of them."""
+    """Put runs into the mirror, instead of what it has of them."""
 
     def __init__(self, found: Sequence[Found]) -> None:
         self._found = found
@@ -1035,7 +1036,7 @@ async def _nothing() -> None: ...
 
 
 class _Bring:
-    """Put questions about budgets into the mirror, in the place of those that are there: all that are open, and others."""
+    """Replace the questions about budgets in the mirror by these: all that are open, and others."""
 
     def __init__(self, asked: Sequence[ApprovalRow]) -> None:
         self._asked = asked

@@ -1,11 +1,13 @@
 """Conversations of runs on Temporal: they lie in the database beside the cluster. `store/conversations.py` has the rules.
 
-What a run does in one is an activity of its workflow, done until it is known to be done. There is no inbox in that database
-that a run would look into, so whoever asked is told by the answer, and whoever stands next in line by a signal to its workflow.
+What a run does in one is an activity of its workflow, done until it is known to be done. There is no inbox in that
+database that a run would look into, so the run that asked is told by the answer, and the next run in line by a signal
+to its workflow.
 
 Crash points. A conversation that is passed on belongs to the next run from that commit on, and the line keeps its place until it
-was told. So whoever does the same again, because its answer was lost, finds whom to tell. A run hears of one request once. A run
-that an operator has ended leaves nothing; whoever comes to stand in line behind it finds that, and leaves for it.
+was told. So a run that does the same again, because its answer was lost, finds which run to tell. A run hears of one
+request once. A run that an operator has ended leaves nothing; a run that comes to stand in line behind it finds that,
+and leaves for it.
 """
 
 from __future__ import annotations
@@ -159,7 +161,7 @@ class _Leaving:
             run, its = (None, None) if following is None else following[:2]
             yield from tx.rows("pass_on", conversation=conversation, run=run, request=its)
         elif following is None or following[1] != request:
-            return None  # whoever has it knows, or has it since before
+            return None  # the run that has it knows, or has it since before
         if following is None:
             return None
         return following[0], _entered(Enter(conversation, following[1], following[2], True), length)

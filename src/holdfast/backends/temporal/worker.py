@@ -148,7 +148,7 @@ class TemporalWorker:
             self._poll(queue, spec)
 
     async def _publish(self) -> None:
-        """Each agent that is served has a workflow that nobody carries out: its memo says how the agent is called."""
+        """Start a workflow for each served agent; no worker carries it out, and its memo says how to call the agent."""
         for spec in self._specs():
             named = spec.name if spec.version is None else f"{spec.name}@{spec.version}"
             memo = {"Holdfast": {"agent": spec.name, "version": spec.version, "schema": schema_of(spec),
@@ -178,13 +178,13 @@ class TemporalWorker:
         """Let what polls end. A cluster that is away is told nothing, and keeps nobody: what was in hand is as after a crash."""
         ends = [asyncio.create_task(worker.shutdown()) for worker in self._workers.values()]
         await _ended(ends, self._settings.stop_grace_s + _ENDS_S)
-        for task in (*ends, *self._polling.values()):  # also those that wait to poll again
+        for task in (*ends, *self._polling.values()):  # also pollers that wait to poll again
             task.cancel()
         if not await _ended(self._polling.values(), _ENDS_S):
             _log.warning("what polls on Temporal has not ended, and is left behind")
 
     async def serve_instead(self, specs: Iterable[AgentSpec], triggers: Iterable[TriggerSpec] = ()) -> None:
-        """Serve these, in the place of those that had their names and versions."""
+        """Serve these agents, instead of the ones that had their names and versions."""
         for trigger in triggers:
             raise Unsupported(
                 f"trigger {trigger.name!r}: triggers need a database of Holdfast's own, not a Temporal cluster"

@@ -35,27 +35,27 @@ class RunWorkflow:
 
     @workflow.signal(name=ARRIVE)
     def arrive(self, said: dict[str, Any]) -> None:
-        """Something came from outside."""
+        """Take a signal from outside."""
         self._ground.arrive(said)
 
     @workflow.update(name=DECIDE)
     async def decide(self, said: dict[str, Any]) -> dict[str, Any]:
-        """A person says something to a question, of this run or of a budget for which it waits."""
+        """Take what a person says to a question, of this run or of a budget for which it waits."""
         return await self._ground.ask_beside(said) if said.get("beside") else self._ground.decide(said)
 
     @workflow.update(name=TELL)
     def tell(self) -> bytes:
-        """Whoever takes the run elsewhere reads it."""
+        """Return all that the run is made of: the process that moves the run reads this."""
         return self._ground.tell()
 
     @workflow.update(name=LEAVE)
     async def leave(self, said: dict[str, Any]) -> bool:
-        """Whoever takes it elsewhere has it."""
+        """Let the run leave with the process that moves it; False if it has changed, or does more than wait."""
         return await self._ground.leave(said)
 
     @decide.validator
     def _is_well_formed(self, said: dict[str, Any]) -> None:
-        """Look at the shape alone: what came in the same workflow task is not known here yet, so nothing else can be judged."""
+        """Check the shape alone: signals of the same workflow task are not known here yet, so nothing else can be judged."""
         if not isinstance(said.get("question"), str) or not isinstance(said.get("ballot"), dict):
             raise ApplicationError(
                 "a decision names a question and has a ballot", type="BadArguments", non_retryable=True

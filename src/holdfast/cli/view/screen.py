@@ -47,7 +47,7 @@ class Screen(Console):
         super().__init__(markup=False, emoji=False, highlight=False, **how)
 
     def print(self, *objects: Any, **how: Any) -> None:
-        """As ever; what is not to be broken stays so, which is lost where several texts are made one."""
+        """Print as rich does, but keep unbreakable texts unbroken, which is lost where several texts are made one."""
         super().print(
             *[Group(each) if isinstance(each, rich.text.Text) and each.no_wrap else each for each in objects], **how
         )
@@ -76,7 +76,7 @@ class Screen(Console):
 
 
 def _checked(line: rich.text.Text) -> rich.text.Text:
-    """Also what was made by others, such as what a user's code prints in colours."""
+    """Make a line harmless, also one made by others, such as what a user's code prints in colours."""
     shown = harmless(line.plain)
     if shown == line.plain:
         return line

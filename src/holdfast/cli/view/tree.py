@@ -73,7 +73,7 @@ class Node:
 
 
 def in_order(items: Iterable[Node]) -> list[Node]:
-    """By their last record, so that all above an interruption was recorded before it; what is still open comes last."""
+    """Sort by the last record, so that all above an interruption was recorded before it; open nodes come last."""
     return sorted(items, key=lambda node: (_is_open(node), node.seq))
 
 
@@ -116,7 +116,7 @@ class History:
         return node
 
     def add_untaken(self, events: Iterable[Event]) -> None:
-        """Take in what came to the run and waits for a worker to take it; each is told as such."""
+        """Take in signals that wait for a worker to take them; each is shown as such."""
         for event in events:
             node = self.add(event)
             if node is not None and node.sort == "mark":
@@ -264,7 +264,7 @@ class History:
             node.state = "doubt"
             node.warn(_said(event))
             return
-        if event.key is None:  # about a budget, whoever's call met its limit
+        if event.key is None:  # about a budget, whichever run's call met its limit
             node = self._calls[data.get("key", ""), None] = self._top(event, "question", "")
         else:
             node = self._call(event, "question")
@@ -276,7 +276,7 @@ class History:
             node.remarks.append(Remark("not by who started the run"))
 
     def _told(self, event: Event) -> Node | None:
-        """Something happened to a question that does not end it."""
+        """Remark what happened to a question besides its answer: a reminder, a delegation, a vote or a withdrawal."""
         node = self._question_of(event)
         if node is None:
             return None
@@ -392,7 +392,7 @@ class History:
         return mark
 
     def _stand_in(self, children: Mapping[str, str]) -> None:
-        """Show a fork's own children in the places of those that its code knows."""
+        """Show a fork's own children where its code knows the children of the other run."""
         for known, own in children.items():
             node = self._children.pop(self._stand_ins.get(known, known), None)
             self._stand_ins[known] = own

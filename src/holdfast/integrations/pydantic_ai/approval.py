@@ -35,7 +35,7 @@ def closed(schema: Any) -> Any:
 
 
 async def refused_by_tool(ctx: RunContext[Any], call: ToolCallPart, edited: dict[str, Any]) -> str | None:
-    """Why the tool does not take the arguments that a person has made, if it does not: its own code has the last word."""
+    """Say why the tool does not take arguments that a person edited, if it does not: its own code has the last word."""
     # A run that went on with such an answer before this was looked at goes on as it did.
     if ctx.tool_manager is None or not holdfast.patched(f"holdfast.pydantic_ai.edit:{call.tool_call_id}"):
         return None

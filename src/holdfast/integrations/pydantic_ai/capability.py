@@ -81,7 +81,7 @@ _MISTAKES: Final = (UserError, AssertionError, AttributeError, NameError, NotImp
 
 
 def _may_pass(error: Exception) -> bool:
-    """A mistake in the code is the same next time; so is a request that is not allowed, as in tests."""
+    """May another try succeed? A mistake in the code is the same next time; so is a forbidden request, as in tests."""
     mistake = isinstance(error, _MISTAKES) or (
         type(error) is RuntimeError and not framework_models.ALLOW_MODEL_REQUESTS
     )
@@ -105,8 +105,8 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
         name: As there.
         model: What `@holdfast.step` takes, for every model request: `retry` (`Retry.model` unless given), `timeout`, `limit`,
             `rate`, and `inputs`: requests are kept whole unless it is "digest", or the agent or the store says so.
-        tools: What `@holdfast.step` takes, for every tool (`retry` is `Retry.tool` unless given; `in_doubt` too), and what
-            `holdfast.approve` takes, for those that need approval. A tool's own metadata comes first.
+        tools: What `@holdfast.step` takes, for every tool (`retry` is `Retry.tool` unless given; `in_doubt` too),
+            and what `holdfast.approve` takes, for tools that need approval. A tool's own metadata comes first.
         compact: Keeps the history short: `Trim(...)` or `Summarise(...)`.
         loops: Before the agent goes on in a loop a person is asked; None: never.
         stream: The name of a stream of the run to which answers are written while they come, or a `Streamed`.
@@ -139,7 +139,7 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
         codec=records.Codec(),
         serialization_failure=lambda error: NotStorable(f"result: {error}"),
         # A run may leave memory between any two steps and go on elsewhere, so a session belongs to the step that uses it.
-        # Whoever enters an MCP server around the worker has one session for all.
+        # A program that enters an MCP server around the worker has one session for all.
         toolset_lifecycles={"function": "enter-always", "mcp": "enter-never", "dynamic": "enter-never"},
         unsupported_runtime_toolset_kinds=frozenset({"function", "mcp", "dynamic"}),
         tool_config_key=KEY,
@@ -200,7 +200,7 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
     def _registered_model_id(self, model: Model) -> tuple[bool, str | None]:
         found, model_id = super()._registered_model_id(model)
         if not found and (given := self._instances.named(model)) is not None:
-            return True, given  # whoever made it opens and closes it
+            return True, given  # its maker opens and closes it
         return found, model_id
 
     async def resolve_model_id(
@@ -210,7 +210,7 @@ class HoldfastDurability(BaseDurabilityCapability[AgentDepsT]):
         return await super().resolve_model_id(ctx, model_id=model_id) if given is None else given
 
     def models_for(self, model_id: str | None) -> tuple[str, ...]:
-        """The models to ask in turn. One that was given for this request, or put in place of all, is asked alone."""
+        """List the models to ask in turn. A model given for this request, or as an override of all, is asked alone."""
         own = model_id is None or model_id == self.default_model_id
         return self.fallback if own and model_in_place(self.agent) is None else ()
 

@@ -59,7 +59,7 @@ def valid_history(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
 
 
 def _made_up(part: Any) -> bool:
-    """By the framework, that is. What we have said of a call stays: later runs know less of it."""
+    """Did the framework make this up? What we have said of a call stays: later runs know less of it."""
     interrupted = isinstance(part, ToolReturnPart) and part.outcome == "interrupted"
     return interrupted and part.content not in (NEVER_RAN, CUT_OFF, UNKNOWN)
 
@@ -186,7 +186,7 @@ def middle(messages: Sequence[ModelMessage], compaction: Compaction) -> tuple[in
 
 
 def shortened(messages: Sequence[ModelMessage], start: int, end: int, text: str) -> list[ModelMessage]:
-    """The messages with a note in place of those between start and end."""
+    """Return the messages with a note instead of the ones between start and end."""
     before = messages[start - 1]
     note = ModelRequest(
         parts=[UserPromptPart(text, timestamp=before.timestamp or records.EPOCH)],
@@ -198,7 +198,7 @@ def shortened(messages: Sequence[ModelMessage], start: int, end: int, text: str)
 
 
 def with_note(messages: Sequence[ModelMessage], text: str) -> list[ModelMessage]:
-    """The messages with a word to the model at their end, for one request."""
+    """Return the messages with a word to the model at their end, for one request."""
     *before, last = messages
     assert isinstance(last, ModelRequest)
     note = UserPromptPart(text, timestamp=last.timestamp or records.EPOCH)
@@ -222,7 +222,7 @@ def unfinished(messages: Sequence[ModelMessage], why: Exception) -> ModelRespons
 
 
 def transcript(messages: Sequence[ModelMessage]) -> str:
-    """The messages as text, for a model that is to read about them and not to answer them."""
+    """Return the messages as text, for a model that is to read about them and not to answer them."""
     lines = []
     for message in messages:
         for part in message.parts:

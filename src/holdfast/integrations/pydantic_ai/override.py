@@ -1,4 +1,4 @@
-"""Models in place of an agent's own: `run(model=...)` and `agent.override(...)`.
+"""Models instead of an agent's own: `run(model=...)` and `agent.override(...)`.
 
 A step runs in the process and the context of its agent code, which gives a model instance again in every life: so an instance
 needs no name that another process could find it by. What is overridden around the start of a run is told to `overrides.py`.
@@ -60,7 +60,7 @@ overrides.make_with(_made, _named)
 
 
 def model_in_place(agent: AbstractAgent[Any, Any] | None) -> Model | str | None:
-    """The model that is put in place of all others of this agent here."""
+    """Return the model that overrides all others of this agent here."""
     variable = getattr(agent, f"{_PREFIX}model", None)
     some = variable.get(None) if isinstance(variable, ContextVar) else None
     found: Model | str | None = None if some is None else some.value

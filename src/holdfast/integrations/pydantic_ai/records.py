@@ -105,7 +105,7 @@ def _type_name(value: Any) -> str:
 
 
 def last_words(messages: list[ModelMessage]) -> str:
-    """Say what the model is asked now, for people who read the history: the prompt, or whose results it is given."""
+    """Say what the model is asked now, for readers of the history: the prompt, or which tools' results it is given."""
     words = [
         part.content
         if isinstance(part, UserPromptPart) and isinstance(part.content, str)
@@ -145,7 +145,7 @@ def account(response: ModelResponse) -> None:
 
 
 def remember() -> None:
-    """From here on, and in tasks that are made from here, know what happens."""
+    """Begin to remember, here and in tasks that are made from here."""
     if _known.get(None) is None:
         _known.set(Known())
 
@@ -201,7 +201,7 @@ def _version(model: str | None, params: ModelRequestParams) -> tuple[dict[str, A
 
 
 def unstamped(answer: dict[str, Any]) -> Any:
-    """The response. It has been recorded, and what came with it."""
+    """Return the response of a recorded answer, and note that what came with it is stored."""
     run = holdfast.this_run().id
     known().stored.update((run, mark) for mark in answer.get("new", ()))
     return answer["response"]

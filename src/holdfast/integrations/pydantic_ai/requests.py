@@ -2,10 +2,10 @@
 
 Look here when a durable call takes longer the longer its conversation is.
 
-Anybody who has a message may change it. So what was written of one counts only for as long as it holds the very same objects, all
-the way down: texts, numbers and times cannot change, and everything else in a message is looked into again before each request,
-which takes a tenth of the time that writing it takes. A message that holds what cannot be looked into, such as a model of the
-user's, is written for each request.
+Any code that has a message may change it. So what was written of one counts only for as long as it holds the very same
+objects, all the way down: texts, numbers and times cannot change, and everything else in a message is looked into again
+before each request, which takes a tenth of the time that writing it takes. A message that holds what cannot be looked
+into, such as a model of the user's, is written for each request.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def unobserved(ctx: RunContext[Any]) -> bool:
 
 
 def since(ctx: RunContext[Any], turn: Turn) -> int | None:
-    """When the results came that are new in this request, if they and the last answer are all that is new."""
+    """Return the time of the results that are new in this request, if they and the last answer are all that is new."""
     known = len(turn.messages)
     if turn.response is None or len(ctx.messages) != known + 2 or not all(map(is_, ctx.messages, turn.messages)):
         return None

@@ -80,7 +80,7 @@ class Steps(DurableOperationBackend[Options]):
         return self.capability.options_of(tool_name, tool.tool_def.metadata if tool is not None else None)
 
     async def request(self, operation: DurableOperation[Any, Any, Any], params: ModelRequestParams) -> Any:
-        """One request to a model, or to the models in their order until one answers."""
+        """Make one request to a model, or to the models in their order until one answers."""
         ctx = params.run_context
         turn = turn_of(ctx)
         step = self._step(f"{self.capability.name}.model", self.capability.model_options, _request)
@@ -138,7 +138,7 @@ class Steps(DurableOperationBackend[Options]):
         messages[:] = shortened(messages, start, end, found["text"])
 
     async def call(self, operation: DurableOperation[Any, Any, Any], params: Any, options: Options | None) -> Any:
-        """One call of a tool, in the scope that `wrap_tool_execute` has opened."""
+        """Make one call of a tool, in the scope that `wrap_tool_execute` has opened."""
         step = self._step(params.name, options or {})
         work = functools.partial(_called, operation, params)
         try:
@@ -239,7 +239,7 @@ def _declared(name: str, options: Options) -> holdfast.Step[..., Any]:
             return records.returned({"kind": "tool_return", "result": to_jsonable_python(found)})
 
         options = options | {"in_doubt": look}
-    # Whoever catches exceptions of the framework, of its models or of tools finds them to be what they were.
+    # Code that catches exceptions of the framework, of its models or of tools finds them to be what they were.
     return holdfast.step(name=name, raises=(Exception,), **options)(perform)
 
 
@@ -260,7 +260,7 @@ async def _called(operation: DurableOperation[Any, Any, Any], params: Any) -> An
 
 @contextlib.contextmanager
 def threads(*, allowed: bool) -> Iterator[None]:
-    """Whether the framework runs plain functions in threads."""
+    """Tell whether the framework runs plain functions in threads."""
     token = _no_threads.set(not allowed)
     try:
         yield

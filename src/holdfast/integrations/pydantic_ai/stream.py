@@ -1,4 +1,4 @@
-"""Words of a model, written to a stream of the run while they come; and what becomes of those that a crash cut off."""
+"""Words of a model, written to a stream of the run while they come; and what becomes of words that a crash cut off."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Streamed:
             return _joined(said, await _writing(out, request, _going_on(params, said)))
 
     def handler(self, own: EventStreamHandler[Any] | None) -> EventStreamHandler[Any]:
-        """One that writes what comes to the open stream, and passes it on."""
+        """Make a handler that writes what comes to the open stream, and passes it on."""
         return functools.partial(_handle, own, self.idle)
 
 

@@ -26,7 +26,7 @@ _MARK: Final = (
 
 
 async def _tables(connection: Connection) -> list[str]:
-    """List the tables of our schema that are copied; those that others point to come first."""
+    """List the tables of our schema that are copied; tables that others point to come first."""
     found = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1")
     names = {row[0] for row in found} - NOT_COPIED
     return [*_FIRST, *sorted(names - set(_FIRST))]

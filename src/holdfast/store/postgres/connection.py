@@ -35,8 +35,9 @@ _PORT: Final = re.compile(r"^(?:\[[^\]]*\]|[^:\[\]]*)(?::\d{0,5})?$")  # of a ho
 _QUIET_S, _PROBES, _PROBE_EVERY_S = 5, 3, 2  # a host that is gone is noticed after about this long
 
 # Our statements are small: to compile or to plan one takes longer than to run it. So each is planned once, perhaps when the
-# tables are still empty and it would seem best to read the whole of them. Who locks looks afterwards, and must then see
-# what was committed before: where a database or a role begins its transactions otherwise, limits would be counted wrong.
+# tables are still empty and it would seem best to read the whole of them. A transaction that locks looks afterwards,
+# and must then see what was committed before: where a database or a role begins its transactions otherwise, limits
+# would be counted wrong.
 _OURS: Final = {
     "jit": "off", "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off",
     "default_transaction_isolation": "read committed",
@@ -104,7 +105,7 @@ def parse_url(url: str) -> Options:
 
 
 def _with_authorities(rest: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """`verify-full` without a word about certificate authorities means those that the system trusts.
+    """Make `verify-full` without a word about certificate authorities mean the ones that the system trusts.
 
     The driver knows a file in the user's home alone, which no container has; `sslrootcert=system` is how PostgreSQL says it.
     """

@@ -1,6 +1,6 @@
 """Single statements for what is written often and alone: its own transaction, and one round trip instead of five.
 
-Each function asks one thing and says what came of it, or `None`: then nothing was written, and the whole piece of work, in
+Each function asks one thing and returns its outcome, or `None`: then nothing was written, and the whole piece of work, in
 a transaction, finds out why. Nothing else differs, so whatever is unknown after a cut connection is found as always.
 """
 
@@ -63,7 +63,7 @@ def send(tx: Transaction, work: Send) -> Asking[int | None]:
 
 
 def send_many(tx: Transaction, works: Sequence[Send]) -> Asking[list[int | None]]:
-    """Put small signals into inboxes in their order; None in the place of one that came before, or whose run takes none."""
+    """Put small signals into inboxes in their order; None for a signal that came before, or whose run takes none."""
     rows = yield from tx.rows(
         "send_many", run=[work.run for work in works], signal_id=[work.signal_id for work in works],
         kind=[work.kind for work in works], topic=[work.topic for work in works], value=[work.value for work in works],
@@ -114,7 +114,7 @@ def decide(tx: Transaction, work: Decide) -> Asking[ApprovalRow | None]:
 
 
 def take(tx: Transaction, work: Take) -> Asking[Taken]:
-    """Take what came to a run, if all of it is simple; a fence that does not hold is found by what its owner does next."""
+    """Take the signals of a run, if all are simple; a fence that does not hold is found by what its owner does next."""
     rows = yield from tx.rows("take_plain", run=work.run, epoch=work.epoch, expected=work.seq, inbox_seen=work.seen,
                               limit=MOST)  # fmt: skip
     events = [work.event(seq, kind, data, value, tx.now) for _, seq, kind, data, value in rows if seq is not None]

@@ -75,7 +75,7 @@ class Loan:
         return at
 
     async def _take_back(self) -> None:
-        """From here on names are those of our schema; if this is still the transaction that was lent."""
+        """Make names those of our schema again, if this is still the transaction that was lent."""
         try:
             mark, _ = await self.connection.fetchrow(_RETURN, f"{self._loans.schema}, pg_temp")
         except pg.InFailedSQLTransactionError as error:
@@ -192,7 +192,7 @@ class Loans:
             await goodbye(db)
 
     def abort(self) -> None:
-        """As a killed process: what is lent is cut off, and the server rolls it back."""
+        """Cut off what is lent, as a killed process would; the server rolls it back."""
         self._closed = True
         for db in (*self._idle, *self._lent):
             db.terminate()

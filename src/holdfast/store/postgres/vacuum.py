@@ -1,9 +1,9 @@
 """Vacuum: the room of messages that have left the inbox, which the next ones take.
 
 A row that is deleted takes its room until a vacuum. PostgreSQL looks once a minute which tables need one, and in a minute a busy
-reducer leaves tens of megabytes behind. So whoever lets messages leave the inbox has its table vacuumed. That reads the pages which
-have changed, and so grows with what it finds. The indexes it would read whole: that is done when what is gone is a fair part of the
-table, which is the rule of PostgreSQL itself.
+reducer leaves tens of megabytes behind. So a worker that lets messages leave the inbox has its table vacuumed. That
+reads the pages which have changed, and so grows with what it finds. The indexes it would read whole: that is done when
+what is gone is a fair part of the table, which is the rule of PostgreSQL itself.
 
 Nothing depends on it. A table that another vacuum is at is passed over. Where the table is not this role's own, or a transaction is
 open that is older than what is gone, nothing happens, and PostgreSQL does it in its own time.

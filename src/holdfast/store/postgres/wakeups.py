@@ -1,4 +1,4 @@
-"""Wake-ups of other processes: NOTIFY for those that listen, and a slow poll, which is the truth.
+"""Wake-ups of other processes: NOTIFY for listening stores, and a slow poll, which is the truth.
 
 One connection listens and tells. What is committed is told after the commit and not in it (a notifying commit takes a lock
 that all of a server's notifying commits wait for), together for all that was committed in the last few milliseconds: at

@@ -119,7 +119,7 @@ class Writer:
         await goodbye(self._db)
 
     def _let_go(self) -> None:
-        """While it stops: end it when all that it still has was withdrawn, because the server does not answer."""
+        """End a writer that stops once all that it still has was withdrawn, because the server does not answer."""
         left = [*self._on_its_way.values(), *self._queue]
         if left and nobody_waits(left):
             self._task.cancel()
@@ -327,7 +327,7 @@ class Writer:
         return results
 
     async def _send(self, answers: Answers, tx: Transaction, works: list[Work[Any]]) -> dict[int, int]:
-        """Put signals into inboxes by one statement; returns the places of those that are there, by the ids of their works."""
+        """Put signals into inboxes by one statement; returns the places of the new signals, by the ids of their works."""
         sending = [one for one in works if one.take()]
         try:
             places = await answers.do(send_many(tx, [one.do for one in sending if isinstance(one.do, Send)]))

@@ -67,7 +67,7 @@ class Loan:
 
     def __init__(self, loans: Loans) -> None:
         self._loans, self.nap = loans, Nap()
-        self._commits = False  # it is we who end the transaction
+        self._commits = False  # we end the transaction
         self._ended = False  # something else has
         self.connection: Any = None
 

@@ -74,7 +74,7 @@ async def _ignore(_: Exception) -> None:
 
 
 def _made_at(info: Any) -> str:
-    """When the stream was made, as a short text."""
+    """Return when the stream was made, as a short text."""
     created = info.created
     seconds = created.timestamp() if isinstance(created, datetime) else datetime.fromisoformat(created).timestamp()
     return format(round(seconds * 1_000), "x")
