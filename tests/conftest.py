@@ -36,7 +36,7 @@ HEADS = (
 
 def pytest_xdist_auto_num_workers(config):
     """More than processors: tests of several processes wait, for those and for time, as long as they work."""
-    return os.cpu_count() + 4
+    return os.cpu_count() * 4
 
 
 @pytest.hookimpl(tryfirst=True)
