@@ -15,6 +15,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +27,7 @@ END: Final = "<!-- end of costs -->"
 DAYS: Final = (10**5, 10**7, 10**9)  # steps
 PEAK: Final = 5  # times the average, in the busiest minute
 BUSY: Final = 0.5  # of each core, then
-_ROW: Final = re.compile(r"^\| (SQLite|PostgreSQL|Temporal) \| ([\d.]+) ms \| ([\d.]+) ms \|", re.MULTILINE)
+_ROW: Final = re.compile(r"^\| (SQLite|PostgreSQL|two cells|Temporal) \| ([\d.]+) ms \| ([\d.]+) ms \|", re.MULTILINE)
 Costs = dict[str, tuple[float, float]]  # milliseconds of a worker and of a server
 
 
@@ -65,10 +66,8 @@ def page(costs: Costs) -> str:
 # Measuring
 
 
-def used_s(root: int | None) -> float:
+def used_s(root: int) -> float:
     """Seconds of processor time of a process and all below it, those that have ended included."""
-    if root is None:
-        return 0.0
     below: dict[int, list[int]] = {}
     times: dict[int, float] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -87,8 +86,8 @@ def used_s(root: int | None) -> float:
     return total
 
 
-async def cost(url: str, server: int | None, runs: int, steps: int) -> tuple[float, float]:
-    """Milliseconds that a step costs the worker, and the server."""
+async def cost(url: str, servers: Sequence[int], runs: int, steps: int) -> tuple[float, float]:
+    """Milliseconds that a step costs the worker, and the servers with these process ids."""
     import holdfast  # noqa: PLC0415 - only whoever measures needs it
 
     @holdfast.step
@@ -101,34 +100,39 @@ async def cost(url: str, server: int | None, runs: int, steps: int) -> tuple[flo
 
     async with holdfast.open(url, agents=[sequential]) as hf:
         for count in (2, runs):  # the first to warm up
-            began, before = time.process_time(), used_s(server)
+            began, before = time.process_time(), sum(map(used_s, servers))
             found = await asyncio.gather(
                 *[hf.run(sequential, steps, id=f"g-{secrets.token_hex(6)}") for _ in range(count)]
             )
             assert found == [sum(range(steps))] * count
-            worker, there = time.process_time() - began, used_s(server) - before
+            worker, there = time.process_time() - began, sum(map(used_s, servers)) - before
     return worker * 1000 / (runs * steps), there * 1000 / (runs * steps)
 
 
 def measure(runs: int, steps: int) -> Costs:
+    from tests.cells import written as cells_of  # noqa: PLC0415
     from tests.chaos.server import Server  # noqa: PLC0415
     from tests.temporal import Cluster  # noqa: PLC0415
 
     folder = Path(tempfile.mkdtemp(prefix="holdfast-grounds-", dir=Path(__file__).parent))
-    database, cluster = Server(folder / "postgres"), Cluster(folder / "temporal")
+    databases, cluster = {name: Server(folder / name) for name in "ab"}, Cluster(folder / "temporal")
     try:
-        costs = {"SQLite": asyncio.run(cost(f"sqlite:{folder}/runs.db", None, runs, steps))}
-        database.create()
-        database.start()
-        postmaster = int(next((folder / "postgres").rglob("postmaster.pid")).read_text().split()[0])
-        costs["PostgreSQL"] = asyncio.run(cost(database.url, postmaster, runs, steps))
+        costs = {"SQLite": asyncio.run(cost(f"sqlite:{folder}/runs.db", (), runs, steps))}
+        for database in databases.values():
+            database.create()
+            database.start()
+        pids = {name: int(next((folder / name).rglob("postmaster.pid")).read_text().split()[0]) for name in databases}
+        costs["PostgreSQL"] = asyncio.run(cost(databases["a"].url, [pids["a"]], runs, steps))
+        cells = cells_of(folder / "cells.toml", {name: f"{each.url}?schema=cells" for name, each in databases.items()})
+        costs["two cells"] = asyncio.run(cost(cells, [*pids.values()], runs, steps))
         cluster.start()
         assert cluster.process is not None
-        costs["Temporal"] = asyncio.run(cost(cluster.url(), cluster.process.pid, runs, steps))
+        costs["Temporal"] = asyncio.run(cost(cluster.url(), [cluster.process.pid], runs, steps))
         return costs
     finally:
         cluster.kill()
-        database.stop()
+        for database in databases.values():
+            database.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
 
