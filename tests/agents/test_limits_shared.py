@@ -285,7 +285,8 @@ async def test_a_crash_anywhere_keeps_the_pause():
         written = refused.at.timestamp() * 1000
         assert refused.data["pauses"] == "provider"
         ends = [event.data["began"] for event in events if event.kind == "step.completed"]
-        assert [at for at in ends if written < at < written + 29_000] == []
+        # A call that had its turn when the pause was written begins, as soon as a busy machine lets it.
+        assert [at for at in ends if written + 5_000 < at < written + 29_000] == []
     returned = lives
     assert returned > 10
 

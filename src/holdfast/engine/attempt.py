@@ -285,7 +285,10 @@ class Attempt:
             self._begin(call)
 
     def _may_begin(self, call: Call) -> bool:
-        return not (self.bodies.holding or (self.bodies.out_of_turn and call.needs_turn()))
+        return not self.bodies.holding and not self._waits_for_long(call)
+
+    def _waits_for_long(self, call: Call) -> bool:
+        return self.bodies.stopping or (self.bodies.out_of_turn and call.needs_turn())
 
     def _begin(self, call: Call) -> None:
         call.begun = True
@@ -303,8 +306,8 @@ class Attempt:
         self.tasks.gate.kick()
 
     def all_begun(self) -> bool:
-        """Has every call begun that need not wait until the run has its conversations again?"""
-        return all(call.begun or (self.bodies.out_of_turn and call.needs_turn()) for call in self.calls.values())
+        """Has every call begun that need not wait until the run has its conversations again, or the agent is told to stop?"""
+        return all(call.begun or self._waits_for_long(call) for call in self.calls.values())
 
     def rest(self, call: Call) -> Generator[Any, Any, Event]:
         """Wait until the gate has delivered the call's outcome.

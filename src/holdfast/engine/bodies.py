@@ -7,8 +7,9 @@ A driver is no task of the run: it does not stir it and has no keys. It ends whe
 Nothing begins while a reason holds it back: the run is being parked, paused, released or ended, or the store is putting what
 came for it into its journal. A body needs more: the lease must surely be this worker's.
 
-One reason is of another kind, `TURN`: a run that was retried waits until it has its conversations again. That may take days, so
-the run may leave memory meanwhile, and what needs no turn begins (`Call.needs_turn`).
+Two reasons are of another kind, because they may last for days, so the run may leave memory meanwhile. `TURN`: a run that was
+retried waits until it has its conversations again; what needs no turn begins (`Call.needs_turn`). `STOP`: the run is to stop, all
+below it are seen off, and then the agent is told; nothing that it asks for in between begins.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from holdfast.words.harmless import logger
 
 _log = logger("holdfast")
 TURN: Final = "turn"
-_OUT_OF_TURN: Final = {TURN: None}
+STOP: Final = "stop"
+_LASTING: Final = {TURN, STOP}
 
 
 class NotBegun(Exception):
@@ -96,12 +98,17 @@ class Bodies:
     @property
     def holding(self) -> bool:
         """Is everything new held back, for a reason that is over soon?"""
-        return not self.may_begin.up and self._held_back != _OUT_OF_TURN
+        return not self.may_begin.up and not _LASTING.issuperset(self._held_back)
 
     @property
     def out_of_turn(self) -> bool:
         """Does the run wait until it has its conversations again?"""
         return TURN in self._held_back
+
+    @property
+    def stopping(self) -> bool:
+        """Is the run to stop, and the agent not told of it yet?"""
+        return STOP in self._held_back
 
     async def permission(self) -> None:
         """Begin no effect unless the lease is surely ours and nothing holds it back."""

@@ -48,9 +48,6 @@ class SpawnCall(Call):
         return self._input.lean or self.digest
 
     def begin(self) -> None:
-        if self.attempt.control.postpones():
-            self.begun = False
-            return
         self.numbered = True
         self.whole, self.lean = self._input.whole, self._input.lean
         child = new_child(self.attempt, self._spec, self.key, self._input)
@@ -122,9 +119,6 @@ class ChildCall(Call):
         if former is not None and self._input is not None and self.key in former.replaced:
             self._take(former.replaced[self.key], starts)
             return
-        if starts and attempt.control.postpones():
-            self.begun = False
-            return
         if starts:
             assert self._spec is not None
             assert self._input is not None
@@ -148,7 +142,7 @@ class ChildCall(Call):
     async def _look(self) -> None:
         """Look for the end of a child that was started before. One that is not there any more would be waited for for ever."""
         attempt = self.attempt
-        if not await look_for_end(attempt, self._child) or attempt.control.postpones():
+        if not await look_for_end(attempt, self._child) or attempt.bodies.stopping:
             return
         if self._input is not None and self._spec is not None:  # it was deleted, and this run was told to wait again
             child = new_child(attempt, self._spec, self.key, self._input)

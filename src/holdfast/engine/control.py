@@ -9,8 +9,10 @@ bodies are stopped as when their worker stops, and are in doubt as after a crash
 paused is a signal too (`run.resumed`), which calls the request off.
 
 Cancel reaches the code as `asyncio.CancelledError` in its root task, at a fixed place of its history. `run.cancelling` is
-the request; the children are told first and end first; `run.unwinding` is the moment the agent is told. It may tidy up
-with further steps until the grace is over. Then, or at a second request, the run ends whatever its code does.
+the request; the children are told first and end first; `run.unwinding` is the moment the agent is told. Nothing that the agent
+asks for in between begins: a decision or a message that came behind the request may reach its code, and has no effect. A call that
+the agent still waits for when it has been told begins then. It may tidy up with further steps until the grace is over. Then, or at
+a second request, the run ends whatever its code does.
 
 A run that is asked to stop does not pause any more: a paused run could not tidy up.
 """
@@ -21,7 +23,7 @@ import contextlib
 import json
 from typing import Any
 
-from holdfast.engine.bodies import Bodies
+from holdfast.engine.bodies import STOP, Bodies
 from holdfast.engine.host import Host
 from holdfast.engine.inbox import Inbox
 from holdfast.engine.journal import Journal
@@ -43,7 +45,7 @@ class Control:
 
     __slots__ = (
         "_bodies", "_childless", "_ends_now", "_grace_timer", "_host", "_inbox", "_journal", "_life", "_mailbox", "_parking",
-        "_pausing", "_pen", "_postponed", "_seeing_off", "_stopping", "_tasks", "cancelling", "unwinding",
+        "_pausing", "_pen", "_seeing_off", "_stopping", "_tasks", "cancelling", "unwinding",
     )  # fmt: skip
 
     def __init__(
@@ -58,7 +60,6 @@ class Control:
         self.unwinding = False  # the agent was told
         self._seeing_off = self._childless = False  # all below it are being seen off; have ended
         self._ends_now = False  # it was asked for twice
-        self._postponed = False  # the agent has asked for a child that begins when it was told, if it still wants it
         self._grace_timer: Timer | None = None
 
     def disarm(self) -> None:
@@ -214,27 +215,22 @@ class Control:
             return
         self._is_stopping()
         if self.cancelling is None:
-            self.cancelling = event.data
+            self._cancel_for(event.data)
         else:
             self._ends_now = True
         if self._life.live:
             self.go_on()
 
-    def postpones(self) -> bool:
-        """Between the request and the moment the agent is told no child is started: all there are have been counted.
-
-        A call that is not withdrawn when the agent has been told begins then (`begin_postponed`).
-        """
-        if self.cancelling is None or self.unwinding:
-            return False
-        self._postponed = True
-        return True
+    def _cancel_for(self, request: dict[str, Any]) -> None:
+        """Stop the run as a request asks. Until the agent is told nothing new begins: all children there are have been counted."""
+        self.cancelling = request
+        if not self.unwinding:
+            self._bodies.hold(STOP)
 
     def begin_postponed(self) -> None:
         """The agent was told, and the run has settled since: what it still waits for begins."""
-        if self._postponed:
-            self._postponed = False
-            self._bodies.resume()
+        if self._bodies.stopping:
+            self._bodies.allow(STOP)
 
     def go_on(self) -> None:
         """Live, and asked to stop: see to all below it and to the end of the grace."""
@@ -353,7 +349,8 @@ class Control:
     def restore(self, kept: dict[str, Any] | None) -> None:
         """Go on with a request to stop that the checkpoint kept."""
         if kept is not None:
-            self.cancelling, self.unwinding = kept, kept["unwinding"]
+            self.unwinding = kept["unwinding"]
+            self._cancel_for(kept)
             self._is_stopping()
 
 

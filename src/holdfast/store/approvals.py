@@ -245,6 +245,9 @@ class Decide:
         found = yield from held(tx, self.approval)
         if _has(found, self.ballot.id):
             return found  # our own: its commit was not known to have happened
+        stops = (yield from tx.row("asked_to_stop", run=found.run_id)) if found.status == "open" else None
+        if stops is not None:
+            raise RunFinished(f"question {found.id!r} is closed: run {stops[0]!r} was cancelled, and is about to end")
         said = count(tx.now if self.at is None else self.at, found, self.ballot)
         yield from use_link(tx, self.ballot.via)
         if self.blobs:

@@ -810,6 +810,16 @@ SELECT name, version, schema FROM agents ORDER BY name
 -- First statement of a transaction that changes a question: with the run's row it has the question to itself.
 UPDATE runs SET updated_at = updated_at WHERE id = :run
 
+-- name: asked_to_stop
+-- The run, or the one above it, that was asked to stop and has not taken that up: what is open there now is withdrawn then.
+WITH RECURSIVE line (member, above, seen) AS (
+  SELECT id, parent_id, inbox_seen FROM runs WHERE id = :run
+  UNION ALL SELECT runs.id, runs.parent_id, runs.inbox_seen FROM line CROSS JOIN runs
+  WHERE runs.id = line.above AND runs.finished_at IS NULL)
+SELECT member FROM line WHERE EXISTS (
+  SELECT 1 FROM signals WHERE run_id = member AND kind = 'run.cancelling' AND position > seen)
+LIMIT 1
+
 -- name: decide
 -- Keep what is new about an open question.
 UPDATE approvals

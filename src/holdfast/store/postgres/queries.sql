@@ -286,7 +286,8 @@ SELECT {run} FROM started
 -- name: decide_plain
 -- What a person said in one round trip, if the question is still as it was known: the run's row is locked first, as always.
 WITH held AS (
-  SELECT id FROM runs WHERE id = :run AND status IN ('ready', 'running', 'waiting', 'paused') FOR NO KEY UPDATE),
+  SELECT id FROM runs WHERE id = :run AND status IN ('ready', 'running', 'waiting', 'paused')
+    AND NOT EXISTS ({asked_to_stop}) FOR NO KEY UPDATE),
 decided AS (
   UPDATE approvals
   SET status = :status, digest = :digest, data = :data, needs = :needs, votes = :votes, delegations = :delegations,
