@@ -14,7 +14,6 @@ import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -47,6 +46,7 @@ _SIZES: dict[str, tuple[Any, Any]] = {
 _NONE: Any = object()
 _DEFAULT = {"default", "x-default", "x-declared"}
 _FLOAT_DIGITS = 15  # of a decimal that are the same when a float is made of it
+_EXACTLY = frozenset({tagged.DECIMAL})  # what was expected, where a value is of the right type and not exact
 _TOLD = 10  # so many of the fields that are left out are named
 _FORMATS: dict[str, type] = {"date-time": datetime, "date": date, "time": time, "uuid": UUID, "duration": timedelta}
 
@@ -209,7 +209,7 @@ class _Form:
     """A schema, and what was found with it so far: no part of a value is held against a part of the schema twice."""
 
     def __init__(self, schema: dict[str, Any], notes: Notes | None = None, entered: bool = False) -> None:
-        self._entered = entered
+        self._entered, self._weights = entered, tagged.Weights()
         self._definitions: dict[str, Any] = schema.get("$defs", {})
         self.notes: Notes = dict(notes or {})  # of what is filled in, and of the values before that
         # By identity. The values are kept, so that no other one gets the id of one that is gone.
@@ -236,6 +236,8 @@ class _Form:
             return _Wrong(
                 (), f"the number {value!r}, of which digits may be lost", "a text with all of them, in quotes"
             )
+        if found is None and type(seen) is str and schema.get("format") == "decimal":
+            found = self._no_decimal(seen)
         for part in schema.get("allOf", ()):
             found = found or self.wrong(part, value)
         for union in ("anyOf", "oneOf"):
@@ -259,8 +261,20 @@ class _Form:
                 return wrong.below(key)
         return found
 
+    def _no_decimal(self, text: str) -> _Wrong | None:
+        """Hold a text against what a decimal may be, and what all decimals of a value may be together."""
+        try:
+            decimal = tagged.decimal_of(text)
+        except ArithmeticError:
+            return _Wrong((), _spoken(text), "a number")
+        fits = decimal is not None and self._weights.take(decimal)
+        return None if fits else _Wrong((), _spoken(text), tagged.DECIMAL)
+
     def _wrong_in_all(self, branches: Sequence[Any], wrongs: list[_Wrong], seen: Any) -> _Wrong | None:
         deep = [wrong for wrong in wrongs if wrong.path]
+        beyond = next((wrong for wrong in wrongs if wrong.expected in _EXACTLY), None)
+        if beyond is not None:  # it is of the right type, and says more than that
+            return beyond
         if len(deep) == 1:  # only one branch is of the right type at all, so its complaint is the useful one
             return deep[0]
         names = dict.fromkeys(_describe(self._target(branch)) for branch in branches)
@@ -456,11 +470,6 @@ def _beyond_limits(schema: dict[str, Any], value: Any) -> _Wrong | None:
             shape_of(_FORMATS[schema["format"]]).revive(value, "value")
         except NotStorable:
             return _Wrong((), _spoken(value), _describe(schema))
-    if type(value) is str and schema.get("format") == "decimal":
-        try:
-            Decimal(value)
-        except ArithmeticError:
-            return _Wrong((), _spoken(value), "a number")
     if type(value) is str and "pattern" in schema and not _matches(schema["pattern"], value):
         return _Wrong((), _spoken(value), f"text that matches {cut(schema['pattern'], 200)!r}")
     return None
