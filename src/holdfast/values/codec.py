@@ -103,8 +103,7 @@ class Shape:
 
     __slots__ = (
         "_adapter", "_by_names", "_declared", "_fits", "_has_notes", "_kinds", "_makes_decimals", "_makes_fields", "_trusted",
-        "annotation",
-        "has_defaults", "name", "telling",
+        "annotation", "has_defaults", "name", "telling",
     )  # fmt: skip
 
     def __init__(self, annotation: Any = Any) -> None:
@@ -799,7 +798,8 @@ def _generator() -> Any:
         def decimal_schema(self, schema: Any) -> Any:
             made = super().decimal_schema(schema)
             for each in made.get("anyOf", ()):  # so that it is told from `float | str`
-                each.update({"format": "decimal"} if each.get("type") == "string" else {})
+                if each.get("type") == "string":
+                    each.update({"format": "decimal"} | ({"x-infinite": True} if schema.get("allow_inf_nan") else {}))
             return made
 
         def get_default_value(self, schema: Any) -> Any:
