@@ -41,7 +41,6 @@ from holdfast.words.people import (
     may_decide,
     needed,
     passed_on,
-    starters,
     votes_for,
 )
 
@@ -218,10 +217,10 @@ def ask(tx: Transaction, run: str, new: NewApproval) -> Asking[None]:
     line = yield from tx.rows("ancestry", run=run)
     not_by = None
     if new.not_by_starter:
-        found = yield from tx.row("starter", run=line[0][1])
+        found = yield from audit.starters_of(tx, line[0][1])
         fork = yield from tx.row("fork", run=line[0][1])
         before = json.loads(fork[2]) if fork is not None else []  # the starters of the runs before a fork, too
-        not_by = to_json([*(starters(*found) if found else [SOMEONE.name]), *before])
+        not_by = to_json([*(found or [SOMEONE.name]), *before])
     yield from tx.rows(
         "insert_approval", not_by=not_by, id=new.id, run=run, root=line[0][1], path=to_json([agent for agent, _ in reversed(line)]),
         key=new.key, kind=new.kind, question=new.question, shown=new.shown, digest=new.digest, schema=new.schema,
