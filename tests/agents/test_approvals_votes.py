@@ -115,6 +115,27 @@ async def test_a_needs_function_that_fails_pauses_the_run():
         assert await run.result() == ["admin"]
 
 
+async def test_nobody_is_said_to_have_changed_what_they_agreed_to():
+    """A stale decision names the person who changed the value, if there is one; not one who agreed, before or after."""
+    async with holdfast.testing.open(agents=[grant]) as hf:
+        run = await waiting(hf, grant, ["dev"], 3)
+        (question,) = await run.approvals()
+        agreed = await hf.approve(question, by=ANA)
+        with pytest.raises(Stale) as refused:
+            await hf.approve(agreed, by="bob", digest="0" * 32)
+        assert "changed it" not in str(refused.value)
+        assert refused.value.details["changed_by"] is refused.value.details["changed_at"] is None
+        assert (await hf.approval("r")).changes == ()
+        edited = await hf.approve(agreed, by="bob", data=Access(["ops"]))
+        await hf.approve(edited, by=ANA)
+        with pytest.raises(Stale, match="bob changed it on") as refused:
+            await hf.approve(question, by=CID)
+        assert refused.value.details["changed_by"] == "bob"
+        await hf.approve(await hf.approval("r"), by=CID, data=Access(["dev"]))
+        with pytest.raises(Stale, match="cid changed it on"):
+            await hf.approve(edited, by="bob", digest=edited.digest)
+
+
 async def test_votes_are_for_a_value():
     """A vote for what was shown does not count for what somebody made of it."""
     async with holdfast.testing.open(agents=[grant]) as hf:

@@ -158,6 +158,31 @@ async def test_who_made_a_schedule_started_its_runs():
             assert await hf.get(question.run).result()
 
 
+async def test_who_made_a_schedule_or_began_it_by_hand_may_not_decide_what_is_for_another():
+    """The arguments are the maker's, and the run is the other's; a fork of the run leaves out both, and so does a backfill."""
+
+    @holdfast.agent
+    async def pays_to(name: str) -> bool:
+        return bool(await holdfast.approve(f"Pay {name}?", not_by="starter"))
+
+    async with holdfast.testing.open(agents=[pays_to]) as hf:
+        await hf.acting_as("ana").schedule("made", pays_to, Schedule(every="1h", args={"name": "ana"}))
+        bob = hf.acting_as("bob")
+        handle, day = bob.get_schedule("made"), datetime(2026, 11, 2, tzinfo=UTC)
+        runs = [await handle.trigger(), *await handle.backfill(day, day)]
+        runs.append((await bob.get(runs[0]).fork(by="cy")).id)
+        for run in runs:
+            question = await hf.get(run).wait_for_question()
+            for left_out in ("ana", "bob"):
+                assert left_out in question.not_by
+                with pytest.raises(NotAllowed, match="started the run"):
+                    await hf.approve(question, by=left_out)
+            await hf.approve(question, by="dan")
+        await hf.advance("2s")
+        question = await hf.get(await hf.acting_as("ana").get_schedule("made").trigger()).wait_for_question()
+        assert question.not_by == ("ana",)
+
+
 async def test_what_cannot_be_a_schedule_is_refused():
     async with holdfast.testing.open(agents=[sweep]) as hf:
         now = datetime.now(UTC)

@@ -1,9 +1,14 @@
 """Questions to people over HTTP: who decides is who has the credential."""
 
+import asyncio
 import json
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 
-from tests.http.site import on_a_server
+from tests.http.site import on_a_server, served
+
+import holdfast
 
 
 async def bearer(site, name, **options):
@@ -179,3 +184,57 @@ async def test_a_number_that_json_lacks_is_told_in_json_and_survives_an_edit(sit
         assert repr(kept) == f"{{'rate': {number}}}"
         result = await site.web.get(f"/api/runs/{run}/result?timeout=20")
         assert json.loads(result.text, parse_constant=no_json)["result"] == wanted
+
+
+@dataclass
+class Order:
+    n: int
+    f: float
+    amount: Decimal
+    maybe: int | None = None
+
+
+@holdfast.agent(name="approvals.order")
+async def order() -> str:
+    shown = Order(9007199254740993, 0.5, Decimal("12.50"))
+    return repr((await holdfast.approve("Order?", show=shown, edit=True)).data)
+
+
+@holdfast.agent(name="approvals.count")
+async def count(kind: str) -> str:
+    return repr(await holdfast.ask("How many?", {"int": int, "float": float, "Decimal": Decimal}[kind]))
+
+
+async def test_a_number_that_its_type_does_not_hold_exactly_is_refused_and_nothing_is_lost(tmp_path):
+    """Neither by the decision nor after it: the question stays open, and the next decision has every digit."""
+    async with asyncio.timeout(60), served(f"sqlite:{tmp_path}/runs.db", agents=[order, count]) as site:
+        run, path, seen = await asked(site, "approvals.order")
+        shown = asdict(Order(9007199254740993, 0.5, Decimal("12.50"))) | {"amount": "12.50"}
+
+        async def refused(said, number, why):
+            """Send a number as it is written."""
+            content = json.dumps({**said, **seen}).replace('"#"', number)
+            answer = await site.web.post(path, content=content, headers={"Content-Type": "application/json"})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (422, "bad_arguments"), answer.text
+            assert why in answer.json()["error"]["message"]
+
+        digits, exact = "an integer with all of them", "a number that a float holds exactly"
+        for name, number, why in (
+            ("n", "9007199254740993.0", digits), ("n", "1e22", digits), ("maybe", "9007199254740993.0", digits),
+            ("f", "9007199254740993", exact), ("amount", '"NaN"', "a finite number"), ("amount", '"-Infinity"', "a finite number"),
+        ):  # fmt: skip
+            await refused({"decision": "approve", "data": {**shown, name: "#"}}, number, why)
+        edit = shown | {"n": 9007199254740995, "f": 2, "amount": 9007199254740993, "maybe": 5.0}
+        await site.post(path, {"decision": "approve", "data": edit, **seen})
+        told = (await site.get(f"/api/runs/{run}/result?timeout=20"))["result"]
+        assert told == repr(Order(9007199254740995, 2.0, Decimal(9007199254740993), 5))
+        for kind, number, why, good in (
+            ("int", "9007199254740993.0", digits, 10**22), ("int", "1e22", digits, 10**22),
+            ("float", "9007199254740993", exact, 0.1),
+            ("Decimal", '"NaN"', "a finite number", "0.10"), ("Decimal", '"Infinity"', "a finite number", "0.10"),
+        ):  # fmt: skip
+            run, path, seen = await asked(site, "approvals.count", kind)
+            await refused({"decision": "answer", "value": "#"}, number, why)
+            await site.post(path, {"decision": "answer", "value": good, **seen})
+            told = (await site.get(f"/api/runs/{run}/result?timeout=20"))["result"]
+            assert told == repr({"int": int, "float": float, "Decimal": Decimal}[kind](good))

@@ -22,7 +22,7 @@ OURS = [kind for kind in OURS if issubclass(kind, holdfast.HoldfastError)]
 def needed(each):
     if each.needs is None:
         return "a signature" if each.body is bytes else "nothing"
-    return "any token" if each.needs == "any" else each.needs
+    return "any token" if each.needs == "any" else ", ".join(filter(None, (each.needs, each.also)))
 
 
 @pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.__name__)

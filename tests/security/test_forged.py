@@ -1,12 +1,16 @@
 """What nobody writes and somebody forges: values whose reading would take for ever are refused at once."""
 
+import asyncio
 import contextlib
 import json
 import time
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 import pytest
+from tests.http.site import served
 
+import holdfast
 from holdfast import BadArguments, NotStorable
 from holdfast.values import tagged
 from holdfast.values.codec import UNTYPED, digest, shape_of
@@ -103,3 +107,60 @@ def test_arguments_that_cannot_be_read_together_are_not_taken():
 
 def test_keys_that_look_alike_are_told_apart():
     assert tagged.read(tagged.write({1: "one", "1": "uno"})) == {1: "one", "1": "uno"}
+
+
+BEYOND = ["1E+999999999", "1E+9999999999999", "1E-999999999", "1_0E+9_99_99_99", "9" * 200_000]
+
+
+@dataclass
+class Bill:
+    amount: Decimal
+    parts: list[Decimal] = field(default_factory=list)
+
+
+@holdfast.agent(name="forged.pay")
+async def pay(amount: Decimal, way: str = "ends") -> str:
+    if way == "asks":
+        return repr(await holdfast.ask("How much?", Decimal))
+    if way == "edits":
+        return repr((await holdfast.approve("Pay?", show=Bill(amount), edit=True)).data)
+    if way == "receives":
+        return repr(await holdfast.receive("amount", Decimal))
+    return repr(amount)
+
+
+@pytest.mark.parametrize("text", BEYOND, ids=lambda text: text[:20])
+def test_no_text_becomes_a_decimal_that_is_never_written(text):
+    """Whatever has the text of a decimal: the worker reads it no more than it reads one that was stored as such."""
+    for shape, data in ((Decimal, text), (Bill, {"amount": text}), (Bill, {"amount": "1", "parts": [text]})):
+        with pytest.raises(NotStorable, match="an exponent up to 999,999"):
+            shape_of(shape).load(json.dumps(data))
+    assert shape_of(Decimal | str).load(json.dumps(text)) == text  # as a text it is fine
+    with pytest.raises(NotStorable, match="too many large ones"):
+        shape_of(Bill).load(json.dumps({"amount": "1", "parts": ["1E+99999"] * 20}))
+
+
+async def test_no_document_brings_such_a_decimal_to_a_worker(tmp_path):
+    """A start, an edit and an answer are refused where they are made, and what was asked stays open; a message is not read."""
+    async with asyncio.timeout(60), served(f"sqlite:{tmp_path}/runs.db", agents=[pay]) as site:
+        questions = {}
+        for way in ("asks", "edits", "receives"):
+            run = await site.start("forged.pay", "12.50", way, id=way)
+            if way != "receives":
+                questions[way] = await site.hf.get(run).wait_for_question()
+        for text in BEYOND:
+            told = await site.post("/api/runs", {"agent": "forged.pay", "args": [text]}, 422)
+            assert "an exponent up to 999,999" in told["error"]["message"]
+            edit = {"decision": "approve", "data": {"amount": text, "parts": []}}
+            for way, said in (("asks", {"decision": "answer", "value": text}), ("edits", edit)):
+                question = questions[way]
+                told = await site.post(f"/api/approvals/{question.id}", {**said, "digest": question.digest}, 422)
+                assert "an exponent up to 999,999" in told["error"]["message"]
+                assert (await site.hf.approval(question.id)).status == "open"
+        many = {"amount": "1", "parts": ["1E+99999"] * 20}
+        edit = {"decision": "approve", "digest": questions["edits"].digest, "data": many}
+        await site.post(f"/api/approvals/{questions['edits'].id}", edit, 422)
+        assert len(await site.hf.runs()) == 3
+        await site.post("/api/runs/receives/send", {"topic": "amount", "value": BEYOND[0]})
+        with pytest.raises(holdfast.HoldfastError, match="an exponent up to 999,999"):
+            await site.hf.get("receives").result()

@@ -46,6 +46,12 @@ async def do(call: Call[Nothing, Many]) -> Bulk:
     asked = call.body
     if (asked.ids is None) == (asked.filter is None):
         raise BadArguments("give either ids or filter")
+    caller = call.caller
+    if asked.filter is not None and caller is not None and "read" not in caller.scopes:
+        # How many fit tells what is in them.
+        told = f"the token of {call.by.name!r} may not read, and a filter finds what is in runs. "
+        told += "Name the runs with `ids`, or use a token that may read"
+        raise Refused("forbidden", told, about={"by": call.by.name, "via": caller.via})
     how: dict[str, Any] = {"reason": asked.reason, "by": call.by.name, "expect": asked.expect}
     which = {"ids": asked.ids} if asked.filter is None else asked.filter.which()
     done, store = await call.hf.bulk(asked.action, **how, **which), Edge(call.hf).url

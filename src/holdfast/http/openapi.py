@@ -165,7 +165,9 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
 def _needed(endpoint: Endpoint) -> str:
     if endpoint.needs is None:
         return _SIGNED if endpoint.body is bytes else _OPEN
-    return "Needs any token." if endpoint.needs == "any" else f"Needs a token that may {endpoint.needs}."
+    if endpoint.needs == "any":
+        return "Needs any token."
+    return f"Needs a token that may {endpoint.needs}{'' if endpoint.also is None else f' and {endpoint.also}'}."
 
 
 def _name(endpoint: Endpoint) -> str:

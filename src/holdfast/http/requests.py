@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import functools
 import json
 import math
@@ -25,28 +24,13 @@ from holdfast.client.client import Client
 from holdfast.client.documents import json_bytes
 from holdfast.client.edge import Edge
 from holdfast.client.tokens import Scope
-from holdfast.errors import (
-    BadArguments,
-    HoldfastError,
-    NotAllowed,
-    NotStorable,
-    Stale,
-    StoreUnavailable,
-    Unconfirmed,
-    UnknownAgent,
-    UnknownApproval,
-    UnknownNotification,
-    UnknownRun,
-    UnknownSchedule,
-    UnknownTrigger,
-)
-from holdfast.http.approvals import OneApproval
+from holdfast.errors import BadArguments, HoldfastError, StoreUnavailable
 from holdfast.http.auth import Caller, Guard, note_refused, unauthorized
 from holdfast.http.connections import KEY, Visit, while_there
 from holdfast.http.errors import Refused, answer
 from holdfast.http.follow import LOOK_S, Followers, Permission
+from holdfast.http.glimpses import glimpse, tell_no_more
 from holdfast.http.routes import Answer, Call, Endpoint, Nothing
-from holdfast.http.runs import OneRun
 from holdfast.http.shares import Shares
 from holdfast.values.text import cut, short
 from holdfast.words.people import SOMEONE
@@ -60,11 +44,6 @@ _MOST_NAMES: Final = 100  # in a document, beside those in the values that it ho
 _MOST_OF_ONE: Final = 1_000  # parts of what is no value to be kept
 _NUMBERS: Final = frozenset((int, float))
 _NUMERAL: Final = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
-# Errors that say nothing of a run but that it is there or not, and else what was wrong with the request.
-_OF_THE_CALLER: Final = (
-    BadArguments, NotAllowed, NotStorable, StoreUnavailable, Unconfirmed, UnknownAgent, UnknownApproval, UnknownRun,
-    UnknownNotification, UnknownSchedule, UnknownTrigger,
-)  # fmt: skip
 
 
 async def answered(hf: Client, request: Request, path: str, work: Awaitable[Response]) -> Response:
@@ -110,6 +89,8 @@ class Receiver:
             wanted = needs if more is None else more
             if wanted != "any":
                 caller.check(wanted)
+            if endpoint.also is not None:
+                caller.check(endpoint.also)
             await self._check_sees(endpoint, caller, request)
             return caller
 
@@ -148,9 +129,9 @@ class Receiver:
                     )
                 except HoldfastError as error:
                     if "read" not in caller.scopes:
-                        _tell_no_more(error, needs)
+                        tell_no_more(error, endpoint.about)
                     raise
-            return await _response(done, _outlined if "read" not in caller.scopes else None)
+            return await _response(done, glimpse if "read" not in caller.scopes else None)
 
     async def _check_sees(self, endpoint: Endpoint, caller: Caller, request: Request) -> None:
         """Refuse what a caller cannot see that sees one question, or only some runs; such a run is unknown."""
@@ -195,25 +176,6 @@ async def _response(done: Any, told: Callable[[Any], Any] | None = None) -> Resp
 
 async def _nothing_more(*_: object) -> NoReturn:
     raise unauthorized("this needs a token")
-
-
-def _tell_no_more(error: HoldfastError, needs: str) -> None:
-    """Leave out of an error what only a caller that may read is told. A misfit to a question says what it shows."""
-    if isinstance(error, Stale):
-        error.approval = None
-    if not isinstance(error, _OF_THE_CALLER) or (needs == "decide" and isinstance(error, BadArguments)):
-        error.details = None
-        error.args = ("it was refused for how the run or question is; this token may not read, so no more is told",)
-
-
-def _outlined(document: Any) -> Any:
-    """Leave of a run or a question what a caller that may not read is told: that it is there, and its state."""
-    if isinstance(document, OneRun):
-        return OneRun(dataclasses.replace(document.run, reason=None, error=None, labels={}, progress=None, plan=None))
-    if isinstance(document, OneApproval):
-        asked = dataclasses.replace(document.approval, question="", shown=None, data=None, schema=None, default=None)
-        return OneApproval(dataclasses.replace(asked, note="", votes=(), delegations=()))
-    return document
 
 
 def _check_text(request: Request) -> None:

@@ -131,6 +131,7 @@ class Endpoint:
     body: Any = None  # a type, if it takes a document; `bytes`, if `do` reads what comes by itself
     # Other good statuses: what they mean, their document.
     more: Mapping[int, tuple[str, Any]] = field(default_factory=dict)
+    also: Scope | None = None  # what a caller must be allowed to do besides
     slashes: bool = False  # the last part may have some, encoded or not: it is the key of a call
     # For a caller that is limited to some runs. "some": `do` gives what its client gives, and that is limited. "self":
     # the caller.

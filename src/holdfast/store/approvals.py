@@ -19,6 +19,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any, Final
 
 from holdfast.errors import AlreadyDecided, BadArguments, Expired, NotAllowed, RunFinished, Stale, UnknownApproval
@@ -40,7 +41,6 @@ from holdfast.words.people import (
     may_decide,
     needed,
     passed_on,
-    starters,
     votes_for,
 )
 
@@ -217,10 +217,10 @@ def ask(tx: Transaction, run: str, new: NewApproval) -> Asking[None]:
     line = yield from tx.rows("ancestry", run=run)
     not_by = None
     if new.not_by_starter:
-        found = yield from tx.row("starter", run=line[0][1])
+        found = yield from audit.starters_of(tx, line[0][1])
         fork = yield from tx.row("fork", run=line[0][1])
         before = json.loads(fork[2]) if fork is not None else []  # the starters of the runs before a fork, too
-        not_by = to_json([*(starters(*found) if found else [SOMEONE.name]), *before])
+        not_by = to_json([*(found or [SOMEONE.name]), *before])
     yield from tx.rows(
         "insert_approval", not_by=not_by, id=new.id, run=run, root=line[0][1], path=to_json([agent for agent, _ in reversed(line)]),
         key=new.key, kind=new.kind, question=new.question, shown=new.shown, digest=new.digest, schema=new.schema,
@@ -450,7 +450,7 @@ def _check_starter(found: ApprovalRow, by: Actor) -> None:
 def _check_seen(found: ApprovalRow, seen: str | None) -> None:
     """Is it for what is shown now? A ballot that names nothing seen was made before any person edited the value."""
     if seen != found.digest and (seen is not None or found.data not in (None, found.shown)):
-        last = next(reversed(votes_for(json.loads(found.votes), found.digest)), None)
+        last = _change(found)
         who = "" if last is None else f": {last['by']} changed it on {_date(last['at'])}"
         raise Stale(
             f"question {found.id!r} shows something else by now{who}. Look at it again (its digest is {found.digest}), "
@@ -462,6 +462,16 @@ def _check_seen(found: ApprovalRow, seen: str | None) -> None:
                 "changed_at": None if last is None else moment(last["at"]),
             },
         )
+
+
+def _change(found: ApprovalRow) -> dict[str, Any] | None:
+    """Return the vote that made the value what it is now; None if nobody has changed it. Who agrees changes nothing."""
+    votes = json.loads(found.votes)
+    for before, vote in reversed(list(pairwise(votes))):
+        if vote["digest"] == found.digest != before["digest"]:
+            changed: dict[str, Any] = vote
+            return changed
+    return votes[0] if votes and found.data not in (None, found.shown) else None
 
 
 def _check_vote(found: ApprovalRow, ballot: Ballot, votes: list[dict[str, Any]], digest: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from holdfast.store.blobs import NAMED_BLOB, delete_blobs
 from holdfast.store.work import ALL, Asking, Count, Feature, Transaction, listed, only_of, rows, to_json
+from holdfast.words.people import starters
 
 Refusal = tuple[str, str, str, dict[str, Any]]  # the run, the actor, the door, and what was tried
 _FREE_TEXT: Final = frozenset({"question", "note", "reason", "votes", "address", "values"})  # of a row's data
@@ -93,6 +94,16 @@ def note_starts(tx: Transaction, starts: Sequence[tuple[str, str, dict[str, Any]
     """Write rows for runs that were started at once: each run, the actor that started it, and what is told of it."""
     if starts:
         yield Count("insert_audits", [[tx.now, run, by, "start", to_json(data), via, None] for run, by, data in starts])
+
+
+def starters_of(tx: Transaction, run: str) -> Asking[list[str]]:
+    """Name the people who started a run: also the maker of the schedule, if another person began it by hand."""
+    found = yield from tx.row("starter", run=run)
+    if found is None:
+        return []
+    by, via, told = found
+    maker = json.loads(told).get("made_by") if told else None
+    return [*starters(by, via), *([maker] if maker else [])]
 
 
 def _erase(tx: Transaction, which: _Which, after: int, by: str, via: str) -> Asking[tuple[int, int | None]]:

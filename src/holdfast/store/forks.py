@@ -45,7 +45,7 @@ from holdfast.values.schema import entered
 from holdfast.values.text import show
 from holdfast.words.limits import Lane
 from holdfast.words.model import CLOSING, FINISHED, ApprovalRow, Event, RunRow, Signal, plain_id
-from holdfast.words.people import Actor, Ballot, checked_note, starters
+from holdfast.words.people import Actor, Ballot, checked_note
 
 _ENDS: Final = ("run.completed", "run.failed", "run.cancelled")
 _STOPS: Final = ("run.cancelling",)
@@ -442,10 +442,7 @@ class Fork:
 
     def _note(self, tx: Transaction, base: RunRow, until: int, told: dict[str, str]) -> Asking[None]:
         new = self.new
-        named: list[str] = []
-        started = yield from tx.row("starter", run=base.root_id)
-        if started is not None:
-            named += starters(*started)
+        named = yield from audit.starters_of(tx, base.root_id)
         before = yield from tx.row("fork", run=base.root_id)
         if before is not None:
             named += json.loads(before[2])

@@ -1299,8 +1299,8 @@ WHERE id < :before
 ORDER BY id DESC LIMIT :limit
 
 -- name: starter
--- The actor that started a run, and the door; the last time, because an id may be used again once its run is deleted.
-SELECT actor, via FROM audit WHERE run_id = :run AND action = 'start' ORDER BY id DESC LIMIT 1
+-- The actor that started a run, the door, and what is told; the last time, because an id may be used again once its run is deleted.
+SELECT actor, via, data FROM audit WHERE run_id = :run AND action = 'start' ORDER BY id DESC LIMIT 1
 
 -- name: erasable
 -- Rows behind an id, from before a time, whose values and texts are still there.

@@ -297,6 +297,8 @@ def _begin_at(tx: Transaction, name: str, times: Sequence[int], by: str, via: st
     begun = {at: run.id for at, run in runs.items() if run.id in created}
     if by:
         told = {"agent": row.agent, "schedule": name}
+        if row.made_by not in ("", by):  # whose arguments these are: that person may not decide what is for another
+            told["made_by"] = row.made_by
         yield from audit.note_starts(tx, [(run, by, told) for run in begun.values()], via)
     last: tuple[int | None, str | None] = max(begun.items(), default=(row.last_at, row.last_run))
     if (last[0] or 0) < (row.last_at or 0):

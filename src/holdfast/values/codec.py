@@ -102,8 +102,8 @@ class Shape:
     """Stores and reads the values of one annotation."""
 
     __slots__ = (
-        "_adapter", "_by_names", "_declared", "_fits", "_has_notes", "_kinds", "_makes_fields", "_trusted", "annotation",
-        "has_defaults", "name", "telling",
+        "_adapter", "_by_names", "_declared", "_fits", "_has_notes", "_kinds", "_makes_decimals", "_makes_fields", "_trusted",
+        "annotation", "has_defaults", "name", "telling",
     )  # fmt: skip
 
     def __init__(self, annotation: Any = Any) -> None:
@@ -111,7 +111,7 @@ class Shape:
         self._fits = exact_check(annotation)
         self._adapter: Any = None
         self.has_defaults = False  # can the two texts differ? Known once there is an adapter
-        self._has_notes = self._makes_fields = False
+        self._has_notes = self._makes_fields = self._makes_decimals = False
         self._kinds = frozenset[type]()  # members of unions that are noted
         self._by_names: Any = None
         self._declared: dict[
@@ -307,6 +307,8 @@ class Shape:
         value = self._revive(plain, where, drop, notes or {})
         if self._makes_fields:
             _check_made(plain, value, where)
+        if self._makes_decimals:
+            tagged.check_decimals(plain, lambda: _dumped(self._adapter, value, where, False), where)
         return value
 
     def _revive(self, plain: Any, where: str, drop: bool, notes: Notes) -> Any:
@@ -535,6 +537,7 @@ class Shape:
             self._makes_fields = any(
                 part.get("init") is False for part in parts if part.get("type") == "dataclass-field"
             )
+            self._makes_decimals = any(part.get("type") == "decimal" for part in parts)
             self._adapter = made
         return self._adapter
 
@@ -795,7 +798,8 @@ def _generator() -> Any:
         def decimal_schema(self, schema: Any) -> Any:
             made = super().decimal_schema(schema)
             for each in made.get("anyOf", ()):  # so that it is told from `float | str`
-                each.update({"format": "decimal"} if each.get("type") == "string" else {})
+                if each.get("type") == "string":
+                    each.update({"format": "decimal"} | ({"x-infinite": True} if schema.get("allow_inf_nan") else {}))
             return made
 
         def get_default_value(self, schema: Any) -> Any:

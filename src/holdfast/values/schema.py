@@ -14,7 +14,6 @@ import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -47,6 +46,14 @@ _SIZES: dict[str, tuple[Any, Any]] = {
 _NONE: Any = object()
 _DEFAULT = {"default", "x-default", "x-declared"}
 _FLOAT_DIGITS = 15  # of a decimal that are the same when a float is made of it
+_INTEGERS = 2**53
+_IN_QUOTES = "a text with all of them, in quotes"
+_IN_DIGITS = "an integer with all of them, without a point and without an exponent"
+_A_FLOAT = "a number that a float holds exactly"
+_FINITE = "a finite number"
+_EXACTLY = frozenset(
+    {tagged.DECIMAL, _IN_QUOTES, _IN_DIGITS, _A_FLOAT, _FINITE}
+)  # what was expected, where a value is of the right type and not exact
 _TOLD = 10  # so many of the fields that are left out are named
 _FORMATS: dict[str, type] = {"date-time": datetime, "date": date, "time": time, "uuid": UUID, "duration": timedelta}
 
@@ -73,7 +80,7 @@ def check_value(
 ) -> None:
     """Raise `BadArguments` if a value does not fit its schema. A field that is noted as a default need not fit its own.
 
-    What a person has `entered` for a decimal must have every digit, which a long number of JSON has no more.
+    A number that a person has `entered` must have every digit, which a long number of JSON has no more, and a float has not.
     """
     try:
         wrong = _Form(schema, notes, entered).wrong(schema, value)
@@ -209,7 +216,8 @@ class _Form:
     """A schema, and what was found with it so far: no part of a value is held against a part of the schema twice."""
 
     def __init__(self, schema: dict[str, Any], notes: Notes | None = None, entered: bool = False) -> None:
-        self._entered = entered
+        self._entered, self._weights = entered, tagged.Weights()
+        self._whole: set[int] = set()  # schemas of numbers that become decimals
         self._definitions: dict[str, Any] = schema.get("$defs", {})
         self.notes: Notes = dict(notes or {})  # of what is filled in, and of the values before that
         # By identity. The values are kept, so that no other one gets the id of one that is gone.
@@ -232,10 +240,10 @@ class _Form:
         # Few calls for each level: the depth of what can be checked is bounded by them.
         seen = _as_json(value)
         found = _misfit(schema, seen)
-        if self._entered and type(value) is float and _is_decimal(schema) and _digits(value) > _FLOAT_DIGITS:
-            return _Wrong(
-                (), f"the number {value!r}, of which digits may be lost", "a text with all of them, in quotes"
-            )
+        if self._entered and type(value) in (int, float):
+            found = found or self._inexact(schema, value)
+        if found is None and type(seen) is str and schema.get("format") == "decimal":
+            found = self._no_decimal(seen, type(value) is not str or "x-infinite" in schema)
         for part in schema.get("allOf", ()):
             found = found or self.wrong(part, value)
         for union in ("anyOf", "oneOf"):
@@ -259,8 +267,37 @@ class _Form:
                 return wrong.below(key)
         return found
 
+    def _inexact(self, schema: dict[str, Any], value: float) -> _Wrong | None:
+        """Refuse a number that a person entered where the type would make another of it, or JSON has done so before."""
+        wanted = schema.get("type")
+        if _is_decimal(schema):
+            self._whole |= {id(branch) for branch in schema["anyOf"]}  # a decimal has every digit of an integer
+            lost, expected = type(value) is float and _digits(value) > _FLOAT_DIGITS, _IN_QUOTES
+        elif type(value) is float:  # from 2**53 on, not every integer is a float
+            lost, expected = wanted == "integer" and abs(value) >= _INTEGERS, _IN_DIGITS
+        else:
+            lost, expected = (
+                wanted == "number" and id(schema) not in self._whole and not _is_float(int(value)),
+                _A_FLOAT,
+            )
+        return _Wrong((), f"the number {short(value)}, of which digits may be lost", expected) if lost else None
+
+    def _no_decimal(self, text: str, may_be_infinite: bool) -> _Wrong | None:
+        """Hold a text against what a decimal may be, and what all decimals of a value may be together."""
+        try:
+            decimal = tagged.decimal_of(text)
+        except ArithmeticError:
+            return _Wrong((), _spoken(text), "a number")
+        if decimal is not None and not (may_be_infinite or decimal.is_finite()):
+            return _Wrong((), _spoken(text), _FINITE)
+        fits = decimal is not None and self._weights.take(decimal)
+        return None if fits else _Wrong((), _spoken(text), tagged.DECIMAL)
+
     def _wrong_in_all(self, branches: Sequence[Any], wrongs: list[_Wrong], seen: Any) -> _Wrong | None:
         deep = [wrong for wrong in wrongs if wrong.path]
+        beyond = next((wrong for wrong in wrongs if wrong.expected in _EXACTLY), None)
+        if beyond is not None:  # it is of the right type, and says more than that
+            return beyond
         if len(deep) == 1:  # only one branch is of the right type at all, so its complaint is the useful one
             return deep[0]
         names = dict.fromkeys(_describe(self._target(branch)) for branch in branches)
@@ -423,6 +460,13 @@ def _digits(value: float) -> int:
     return len(repr(value).lower().partition("e")[0].replace(".", "").strip("-0"))
 
 
+def _is_float(value: int) -> bool:
+    try:
+        return int(float(value)) == value
+    except OverflowError:
+        return False
+
+
 def _numbers(keys: Mapping[str, Any]) -> list[int]:
     """The keys that a type may make numbers of."""
     return [int(key) for key in keys if len(key) <= 100 and key.isascii() and key.isdecimal()]
@@ -456,11 +500,6 @@ def _beyond_limits(schema: dict[str, Any], value: Any) -> _Wrong | None:
             shape_of(_FORMATS[schema["format"]]).revive(value, "value")
         except NotStorable:
             return _Wrong((), _spoken(value), _describe(schema))
-    if type(value) is str and schema.get("format") == "decimal":
-        try:
-            Decimal(value)
-        except ArithmeticError:
-            return _Wrong((), _spoken(value), "a number")
     if type(value) is str and "pattern" in schema and not _matches(schema["pattern"], value):
         return _Wrong((), _spoken(value), f"text that matches {cut(schema['pattern'], 200)!r}")
     return None

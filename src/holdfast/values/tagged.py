@@ -32,7 +32,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from json.encoder import encode_basestring_ascii
@@ -61,6 +61,8 @@ _DECIMAL_LENGTH: Final = 100_000  # characters
 _EXPONENTS: Final = 1_000_000
 _LARGE_EXPONENT: Final = 1_000
 _DECIMALS: Final = re.compile(r'\{"\$decimal":"[^"]*E[+-](\d+)"\}')  # as they are written
+_LARGE: Final = re.compile(r"[eE][-+_\d]{4,}")  # in a text: an exponent that may be large, as Python reads them
+DECIMAL: Final = "a decimal with an exponent up to 999,999 and at most 100,000 characters"
 _OF_ONE_HASH: Final = 100
 _HEAVY: Final = "its decimals have more of large exponents together than is taken; store their texts"
 _COLLIDE: Final = "more than a hundred members were made to have one hash"
@@ -142,6 +144,59 @@ def _decimal(value: Decimal) -> Any:
 def _is_beyond(value: Decimal, text: str) -> bool:
     """Is this more than any computation gives? What makes an integer of it would never end."""
     return len(text) > _DECIMAL_LENGTH or (value.is_finite() and abs(value.adjusted()) > _EXPONENT)
+
+
+def decimal_of(text: str) -> Decimal | None:
+    """Read the text of a decimal; None for one that no arithmetic gives. `ArithmeticError` if it is none at all."""
+    found = Decimal(text) if len(text) <= _DECIMAL_LENGTH else None
+    return None if found is None or _is_beyond(found, text) else found
+
+
+class Weights:
+    """Weighs the decimals of one value, however they came into it."""
+
+    def __init__(self) -> None:
+        self._left = _EXPONENTS
+
+    def take(self, value: Decimal) -> bool:
+        """Tell whether this one may stand beside the others."""
+        self._left -= _weight(str(value).partition("E")[2])
+        return self._left >= 0
+
+
+def check_decimals(plain: Any, made: Callable[[], Any], where: str) -> None:
+    """Raise `NotStorable` if texts in plain data became decimals that are never written; `made` gives what came of them.
+
+    Most data has no such text, and is then looked at once.
+    """
+    if not any(map(_is_large, _atoms(plain))):
+        return
+    weights = Weights()
+    for value in _atoms(made()):
+        if type(value) is Decimal and (_is_beyond(value, str(value)) or not weights.take(value)):
+            raise NotStorable(
+                f"{where}: found a decimal that no arithmetic gives, or too many large ones; expected {DECIMAL}"
+            )
+
+
+def _is_large(value: Any) -> bool:
+    """Could this text or number become a decimal that is never written?"""
+    if type(value) is str:
+        return len(value) > _DECIMAL_LENGTH or _LARGE.search(value) is not None
+    return type(value) is int and value.bit_length() > 3 * _DECIMAL_LENGTH
+
+
+def _atoms(value: Any) -> Iterator[Any]:
+    """All that is in plain data, keys too, without the containers."""
+    rest = [value]
+    while rest:
+        found = rest.pop()
+        if isinstance(found, dict):
+            rest += [*found, *found.values()]
+        elif isinstance(found, list | tuple | set | frozenset):
+            rest += found
+        else:
+            yield found
 
 
 def _is_heavy(text: str) -> bool:
