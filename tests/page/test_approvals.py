@@ -152,6 +152,53 @@ def test_doubt_is_resolved_by_what_a_person_knows(stage, visit):
     expect(page.locator("dialog")).to_have_count(0)
 
 
+def forked(stage, id):
+    """Fork a run that is done from before its only step, and wait until the fork asks about that."""
+
+    async def forking(hf):
+        fork = await hf.get("cleanup-0716").fork(at="remove", id=id, by="bo")
+        return await fork.wait_for_question()
+
+    return stage.act(forking)
+
+
+def test_a_fork_asks_whether_to_do_again_what_is_known_to_be_done(stage, visit):
+    question = forked(stage, "cleanup-again")
+    page = visit("ana").goto(f"/approvals/{question.id}", ".q-buttons .primary")
+    expect(page.locator(".q-buttons .button")).to_have_text(
+        ["Pass on…p", "Fail the step…d", "Do it again…r", "Give a result…", "Use the recorded resulta"]
+    )
+    facts = page.locator(".facts")
+    expect(facts).to_contain_text("Callremove(")
+    expect(facts).to_contain_text("It ranin cleanup-0716, event")
+    expect(facts).to_contain_text("Recorded result'412 files removed'")
+    expect(facts).to_contain_text("It is new: nobody has seen it")
+    for false in ("Called with", "did not", "It happened", "whether it arrived", "Answer"):
+        expect(page.locator(".question")).not_to_contain_text(false)
+    expect(page.locator(f".inbox-item[data-row='{question.id}']")).to_contain_text("use its result, do it again, or fail")
+    page.click("h1")
+    for key, says in (("d", "What was done before stays done."), ("r", "with the idempotency key that is shown")):
+        page.keyboard.press(key)
+        expect(page.locator("dialog")).to_contain_text(says)
+        page.keyboard.press("Escape")
+        expect(page.locator("dialog")).to_have_count(0)
+    page.click(".q-buttons .primary")
+    expect(page.locator("dialog")).to_contain_text("412 files removed")
+    page.click("dialog button[type=submit]")
+    expect(page.locator(".q-meta")).to_contain_text("answered by ana")
+    assert look(stage, question.id).data == {"result": "412 files removed"}
+
+
+def test_the_page_of_a_fork_says_that_what_it_asks_about_ran_before(stage, visit):
+    question = forked(stage, "cleanup-asks")
+    ana = visit("ana")
+    side = ana.goto(f"/runs/{question.run}?at=remove%230", ".asked-part").locator(".asked-part")
+    expect(side).to_contain_text("Its body ran before, behind the point from which this run goes on")
+    page = ana.goto(f"/runs/{question.run}/journal", "main :text('asks a person')")
+    expect(page.locator("main")).to_contain_text("its body ran before; question")
+    expect(page.locator("main")).not_to_contain_text("not known")
+
+
 def test_when_the_answer_to_a_decision_is_lost_the_page_looks_what_became_of_it(stage, visit):
     question = ask(stage, "refund", 3.0, id="refund-3")
     ana = visit("ana")

@@ -155,6 +155,7 @@ const isCut = (data) => data !== null && typeof data === "object" && Object.keys
 function hint(item) {
   const kind = kindOf(item);
   if (kind === "in_doubt") return "it happened, run it, or fail";
+  if (kind === "again") return "use its result, do it again, or fail";
   if (kind === "budget") return "more budget";
   if (kind === "loop") return "go on or stop";
   if (kind === "ask") return item.schema?.title ?? item.schema?.type ?? "an answer";

@@ -4,8 +4,9 @@ import { same, write } from "../../json.js";
 import { age, ms, now, people, question } from "../../say.js";
 import { cut } from "../../text.js";
 
-/** approve, ask, in_doubt, budget or loop. */
+/** approve, ask, in_doubt, again (of a step that ran before the point to which its run went back), budget or loop. */
 export function kindOf(item) {
+  if (item.kind === "in_doubt" && item.shown?.call) return "again";
   if (item.kind !== "approve") return item.kind;
   if (/(^|\/)budget(#\d+)?$/.test(item.key)) return "budget";
   return /(^|\/):approve#\d+$/.test(item.key) ? "approve" : "loop";

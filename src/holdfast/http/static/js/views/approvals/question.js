@@ -5,7 +5,7 @@ import { read, write } from "../../api.js";
 import { diff, outlined } from "../../diff.js";
 import { same, write as json } from "../../json.js";
 import { ask, button, choice, copied, facts, ghosts, icon, problem, runLink, strand, tree, unfold, unshown, value as shownValue, who } from "../../parts.js";
-import { brief, money } from "../../schema.js";
+import { brief, has, money } from "../../schema.js";
 import { exact, ms, now, seconds, spoken } from "../../say.js";
 import { get, may } from "../../store.js";
 import { cut, poses } from "../../text.js";
@@ -36,7 +36,7 @@ export class Question {
     this.#tick();
     this.timer = setInterval(() => this.#tick(), 1000);
     const letter = (name) => () => { const found = this.acts.querySelector(`[data-key="${name}"]`); if (!found || found.disabled) return false; found.click(); };
-    keys({ a: letter("a"), d: letter("d"), p: letter("p"), e: () => (this.form ? this.form.focus() : false), y: () => copied(this.item.id, "The id") });
+    keys({ ...Object.fromEntries([..."adpr"].map((each) => [each, letter(each)])), e: () => (this.form ? this.form.focus() : false), y: () => copied(this.item.id, "The id") });
   }
 
   close() {
@@ -57,6 +57,10 @@ export class Question {
   #drawColumns() {
     const column = (...inside) => h("div.q-col", inside);
     swap(this.columns, this.narrow ? column(this.shown, this.change, this.said, this.past) : [column(this.shown, this.past), column(this.change, this.said)]);
+  }
+
+  get again() {
+    return this.kind === "again";
   }
 
   get open() {
@@ -103,14 +107,14 @@ export class Question {
     const { item, kind } = this;
     const schema = item.schema;
     const writes = this.decidable && (kind === "ask" || (item.editable && item.kind === "approve"));
-    const title = { ask: "Your answer", in_doubt: "What is known", budget: "How much more", loop: "The calls that repeat" }[kind] ?? "What you decide";
+    const title = { ask: "Your answer", in_doubt: "What is known", again: "What is known", budget: "How much more", loop: "The calls that repeat" }[kind] ?? "What you decide";
     if (writes) {
       const start = kind === "ask" ? (item.data ?? undefined) : this.mine;
       this.form = this.makes(schema ?? {}, start, { was: kind === "ask" ? undefined : item.shown, changed: () => this.#edited(), label: title });
       if (kind !== "ask") this.#edited();
     }
     const body = () => {
-      if (kind === "in_doubt") return this.#doubt();
+      if (item.kind === "in_doubt") return this.#doubt();
       if (kind === "loop") return h("ol.q-loop", (Array.isArray(item.shown) ? item.shown : [item.shown]).map((each) => h("li", h("code", typeof each === "string" ? each : json(each)))));
       if (writes && this.shows === "form") return this.form.element;
       const now_ = kind === "ask" && !this.open ? item.data : writes ? this.mine : item.data;
@@ -118,16 +122,18 @@ export class Question {
       return this.shows === "json" ? h("div.json", tree(now_, { open: true })) : shownValue(now_, { open: true, exact: true });
     };
     const plain = typeof (this.mine ?? item.data) === "string" && !writes;
-    swap(this.shown, h("header.sub", h("h2", title), h("span.gap"), kind !== "in_doubt" && kind !== "loop" && !plain && item.data !== null && choice([["form", writes ? "Form" : "Value"], ["json", "JSON"]], this.shows, (id) => { this.shows = id; this.#drawShown(); }, "Show as")), body());
+    swap(this.shown, h("header.sub", h("h2", title), h("span.gap"), item.kind !== "in_doubt" && kind !== "loop" && !plain && item.data !== null && choice([["form", writes ? "Form" : "Value"], ["json", "JSON"]], this.shows, (id) => { this.shows = id; this.#drawShown(); }, "Show as")), body());
   }
 
   #doubt() {
-    const { item } = this;
-    const key = [...item.question.matchAll(/ idempotency key (?:is )?(hf_[0-9a-f]{8,})\b/g)].at(-1)?.[1]; // what anybody may have written stands before it
+    const { item, again } = this;
+    const { call, run, event, result } = item.shown;
+    const [, which, key] = [...item.question.matchAll(/(\w*) idempotency key (?:is )?(hf_[0-9a-f]{8,})\b/g)].at(-1) ?? []; // what anybody may have written stands before it
     return facts(
-      ["Called with", h("code", typeof item.shown === "string" ? item.shown : json(item.shown))],
+      [again ? "Call" : "Called with", h("code", again ? call : item.shown)],
+      again && ["It ran", "in ", runLink(run), `, event ${event}`], result !== undefined && ["Recorded result", h("code", result)],
       ["Asked", exact(item.asked_at)], ["Step", h("code", item.key)],
-      key && ["Idempotency key", h("code", key), " ", h("button.link", { onclick: () => copied(key, "The key") }, "copy"), h("p.dim", "Look for it where the call went: who keeps such keys knows whether it arrived.")]);
+      key && ["Idempotency key", h("code", key), " ", h("button.link", { onclick: () => copied(key, "The key") }, "copy"), h("p.dim", !again ? "Look for it where the call went: who keeps such keys knows whether it arrived." : which === "new" ? "It is new: nobody has seen it, and only doing it again uses it." : "It had this key before: who keeps such keys answers as then.")]);
   }
 
   // What is decided may be too large to be drawn at once. Until all of it was on the page, nobody can agree to it.
@@ -247,23 +253,30 @@ export class Question {
   #choices() {
     const { item, kind } = this;
     const sure = (title, decision, more = {}) => () => this.#confirm(title, decision, more);
-    if (kind === "ask") return [{ text: "Answer", kind: "primary", key: "a", name: "check", does: () => this.#answer() }];
+    const first = { kind: "primary", key: "a", name: "check" }, offers = has(item.shown, "result");
+    if (kind === "ask") return [{ text: "Answer", ...first, does: () => this.#answer() }];
+    if (this.again) return [
+      { text: "Fail the step…", kind: "danger", key: "d", does: sure("Fail the step?", { decision: "answer", value: "fail" }, { yes: "Fail the step", says: "The agent gets an error. What was done before stays done.", kind: "primary danger" }) },
+      { text: "Do it again…", key: "r", does: sure("Do it again?", { decision: "answer", value: "run" }, { yes: "Do it again", says: "The body runs once more, with the idempotency key that is shown." }) },
+      { text: "Give a result…", ...(!offers && first), does: () => this.#happened("Give a result") },
+      ...(offers ? [{ text: "Use the recorded result", ...first, does: sure("Use the recorded result?", { decision: "answer", value: "use" }, { yes: "Use it", says: "The body does not run. The agent gets:", body: [h("code", item.shown.result)] }) }] : []),
+    ];
     if (kind === "in_doubt") return [
       { text: "Fail the step…", kind: "danger", key: "d", does: sure("Fail the step?", { decision: "answer", value: "fail" }, { yes: "Fail the step", says: "The agent gets an error. Whether it happened stays unknown.", kind: "primary danger" }) },
       { text: "It did not, run it…", key: "r", does: sure("It did not happen: run it?", { decision: "answer", value: "run" }, { yes: "Run it", says: "The body runs again, with the same idempotency key." }) },
-      { text: "It happened…", kind: "primary", key: "a", name: "check", does: () => this.#happened() },
+      { text: "It happened…", ...first, does: () => this.#happened("It happened") },
     ];
     const data = this.changed ? { data: this.mine } : {};
     const what = brief(item.schema, this.form ? this.mine : item.data, this.narrow ? 34 : 44);
     if (kind === "budget") {
       const more = Number(this.mine?.usd) ? `Give ${money(this.mine.usd)} more` : `Give ${what || "more"}`;
       return [{ text: "No more…", kind: "danger", key: "d", does: sure("No more?", { decision: "deny" }, { yes: "No more", says: "No further step begins, and the agent is told.", kind: "primary danger" }) },
-        { text: more, kind: "primary", key: "a", name: "check", needs: true, does: sure(`${more}?`, { decision: "approve", ...data }, { yes: more }) }];
+        { text: more, ...first, needs: true, does: sure(`${more}?`, { decision: "approve", ...data }, { yes: more }) }];
     }
     if (kind === "loop") return [{ text: "Stop it…", kind: "danger", key: "d", does: sure("Stop it?", { decision: "deny" }, { yes: "Stop it", says: "The agent is told that it goes round in circles.", kind: "primary danger" }) },
-      { text: "Go on", kind: "primary", key: "a", name: "check", needs: true, does: sure("Let it go on?", { decision: "approve" }, { yes: "Go on", says: "Counting begins anew." }) }];
+      { text: "Go on", ...first, needs: true, does: sure("Let it go on?", { decision: "approve" }, { yes: "Go on", says: "Counting begins anew." }) }];
     return [{ text: "Deny…", kind: "danger", key: "d", does: sure("Deny it?", { decision: "deny" }, { yes: "Deny", notes: "Why? The agent gets this.", kind: "primary danger" }) },
-      { text: what ? `Approve ${what}` : "Approve", kind: "primary", key: "a", name: "check", needs: true, does: sure(what ? `Approve ${what}?` : "Approve it?", { decision: "approve", ...data }, { yes: "Approve" }) }];
+      { text: what ? `Approve ${what}` : "Approve", ...first, needs: true, does: sure(what ? `Approve ${what}?` : "Approve it?", { decision: "approve", ...data }, { yes: "Approve" }) }];
   }
 
   async #answer() {
@@ -273,9 +286,9 @@ export class Question {
     await this.#confirm("Send this answer?", { decision: "answer", value }, { yes: "Answer", body: [shownValue(value, { open: true, exact: true })] });
   }
 
-  async #happened() {
+  async #happened(title) {
     const result = this.makes(this.item.schema ?? {}, undefined, { layout: "stacked", label: "Its result" });
-    await this.#confirm("It happened", null, { yes: "It happened", body: [h("p.dim", "The step is done with this result; it does not run again."), result.element], makes: () => {
+    await this.#confirm(title, null, { yes: title, body: [h("p.dim", "The step is done with this result; it does not run again."), result.element], makes: () => {
       const { value, errors } = result.read();
       if (errors.length) {
         result.show(errors);
@@ -368,17 +381,14 @@ export class Question {
       const now_ = { ...this.item, ...(latest ?? { ...details, status: "decided" }), mine: this.item.mine };
       const twice = now_.status === "open"; // it was this person's own yes, a second time
       const changed = !twice && latest && isChanged(latest) && latest.decision === "approved";
-      swap(this.top, h("div.q-told", { role: "alert" }, icon("people"), h("div", h("p.strong", twice ? `You have agreed already. ${counted(now_)}` : verdict(now_)),
-        h("p.dim", twice ? "A person counts once; what is missing is the yes of somebody else." : "What you sent came after that, so it was not counted. What you typed is still below."), changed && diff(outlined(latest.shown), outlined(latest.data)), !twice && latest?.note && h("q", latest.note))));
-      this.item = { ...this.item, votes: now_.votes, status: now_.status, decision: now_.decision, decided_by: now_.decided_by, decided_at: now_.decided_at, note: now_.note };
-      this.#drawHead();
-      this.#drawSaid();
-      this.#drawActs();
+      this.#tell("people", twice ? `You have agreed already. ${counted(now_)}` : verdict(now_),
+        twice ? "A person counts once; what is missing is the yes of somebody else." : "What you sent came after that, so it was not counted. What you typed is still below.", changed && diff(outlined(latest.shown), outlined(latest.data)), !twice && latest?.note && h("q", latest.note));
+      this.#learn(now_);
       return this.say(twice ? "You have agreed already" : verdict(now_));
     }
     if (code === "stale" && latest) return this.#overtaken(latest, " Nothing was decided.");
-    if (code === "not_allowed") return swap(this.top, h("div.q-told", { role: "alert" }, icon("lock"), h("div", h("p.strong", `It is not yours: it is for ${forWhom(latest ?? this.item, null)}.`), h("p.dim", message))));
-    if (code === "expired") return swap(this.top, h("div.q-told", { role: "alert" }, icon("clock"), h("div", h("p.strong", `The time was over: ${otherwise(this.item)} held.`), h("p.dim", message))));
+    if (code === "not_allowed") return this.#tell("lock", `It is not yours: it is for ${forWhom(latest ?? this.item, null)}.`, message);
+    if (code === "expired") return this.#tell("clock", `The time was over: ${otherwise(this.item)} held.`, message);
     swap(this.top, problem({ code, message, hint }));
   }
 
@@ -406,25 +416,29 @@ export class Question {
     };
     this.compare();
     this.#drawActs();
-    swap(this.top, h("div.q-told", { role: "alert" }, icon("warn"), h("div", h("p.strong", `${by} changed it while you looked.${more}`), values, takes)));
+    this.#tell("warn", `${by} changed it while you looked.${more}`, values, takes);
   }
 
   /** Something happened to it: take what is new, without touching what is typed. */
   renew(item) {
-    if (item.status !== "open" && this.open) {
-      swap(this.top, h("div.q-told", { role: "status" }, icon("people"), h("div", h("p.strong", verdict(item)))));
-      this.item = { ...this.item, votes: item.votes, status: item.status, decision: item.decision, decided_by: item.decided_by, decided_at: item.decided_at, note: item.note };
-      this.#drawHead();
-      this.#drawSaid();
-      this.#drawActs();
-    } else if (item.digest !== this.item.digest && this.open) {
+    if (item.status === "open" && this.open && item.digest !== this.item.digest) {
       if (item.digest !== this.theirs) this.#overtaken(item); // it is told once, whatever else comes
-    } else {
-      this.item = { ...this.item, votes: item.votes, delegations: item.delegations, needs: item.needs };
-      this.#drawHead();
-      this.#drawSaid();
-      this.#drawActs();
+      return;
     }
+    if (item.status !== "open" && this.open) this.#tell("people", verdict(item));
+    this.#learn(item);
+  }
+
+  // What others did, above all else.
+  #tell(name, first, ...more) {
+    swap(this.top, h("div.q-told", { role: "alert" }, icon(name), h("div", h("p.strong", first), more.map((each) => (typeof each === "string" ? h("p.dim", each) : each)))));
+  }
+
+  #learn({ votes, delegations, needs, status, decision, decided_by, decided_at, note }) {
+    this.item = { ...this.item, votes, delegations, needs, status, decision, decided_by, decided_at, note };
+    this.#drawHead();
+    this.#drawSaid();
+    this.#drawActs();
   }
 }
 
