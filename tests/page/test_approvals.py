@@ -88,6 +88,28 @@ def test_an_answer_has_a_control_for_every_type(stage, visit):
     }  # fmt: skip
 
 
+def test_what_is_missing_is_marked_and_said_beside_the_button(stage, visit):
+    question = ask(stage, "ship", "Kettles", id="ship-missing")
+    page = visit("ana").goto(f"/approvals/{question.id}", ".form")
+    approve, why = page.locator(".q-buttons .primary"), page.locator(".q-why")
+    page.fill("[aria-label=Weight]", "")
+    expect(approve).to_be_disabled()
+    expect(why).to_contain_text("weight is needed")
+    expect(page.locator("[aria-label=Weight]")).to_have_attribute("aria-invalid", "true")
+    page.fill("[aria-label=Weight]", "60")
+    expect(why).to_contain_text("weight: at most 50")
+    page.fill("[aria-label=Weight]", "3")
+    expect(approve).to_be_enabled()
+    page.click("text=Add to items")
+    expect(approve).to_be_disabled()
+    expect(why).to_contain_text("name is needed")
+    why.locator("text=Go there").click()
+    expect(page.locator(".several .form").nth(2).locator("[aria-label=Name]")).to_be_focused()
+    page.keyboard.type("lid")
+    expect(why).to_have_count(0)
+    expect(approve).to_be_enabled()
+
+
 def test_an_answer_is_needed_before_it_is_confirmed(stage, visit):
     question = ask(stage, "seat", "kai", id="seat-kai")
     page = visit("bo").goto(f"/approvals/{question.id}", ".form")

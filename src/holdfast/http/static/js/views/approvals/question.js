@@ -149,7 +149,7 @@ export class Question {
   }
 
   #edited() {
-    const { value, errors } = this.form.read({ typing: true });
+    const { value, errors } = this.form.read({ typing: this.kind === "ask" });
     this.errors = errors;
     this.mine = value;
     this.compare?.();
@@ -219,9 +219,11 @@ export class Question {
     const { narrow } = this;
     this.behind = unshown(this.shown);
     const voted = this.voted;
-    const bad = ((this.errors ?? []).length > 0 && this.kind !== "ask") || this.behind > 0 || voted;
+    const wrong = this.kind !== "ask" && this.errors?.[0];
+    const bad = wrong || this.behind > 0 || voted;
     const buttons = this.#choices().map(({ text, kind, key, name, does, needs }) => button(text, { kind, key: narrow ? undefined : key, name, onclick: does, disabled: this.unknown || Boolean(this.compare) || (needs && Boolean(bad)) }));
     const why = this.behind > 0 ? h("p.q-why", icon("warn"), h("span", "Not all of what you decide is on the page yet. ", h("button.link", { onclick: () => this.#showAll() }, "Show all of it"))) :
+      wrong ? h("p.q-why", icon("warn"), h("span", missing(wrong), " ", h("button.link", { onclick: () => this.shown.querySelector("[aria-invalid]")?.focus() }, "Go there"))) :
       this.compare ? h("p.q-why", icon("warn"), h("span", "It was changed: look at that first.")) :
       voted && h("p.q-why", icon("check"), h("span", `You agreed ${ago(voted.at)}. ${counted(this.item)}`));
     const passes = button("Pass on…", { key: narrow ? undefined : "p", kind: narrow ? "plain" : "", onclick: () => this.#passOn() });
@@ -441,5 +443,8 @@ export class Question {
     this.#drawActs();
   }
 }
+
+// What is wrong with a value, by the name of its field.
+const missing = ({ path: [...at], message }) => (!at.length || message.startsWith(at.at(-1)) ? message : `${at.at(-1)}: ${message}`);
 
 export const waiting = () => h("article.question", h("div.q-scroll", h("div.q-wide", ghosts(5))));
