@@ -110,6 +110,22 @@ def test_what_is_missing_is_marked_and_said_beside_the_button(stage, visit):
     expect(approve).to_be_enabled()
 
 
+def test_it_is_said_what_is_decided_and_what_a_change_takes_the_place_of(stage, visit):
+    question = ask(stage, "ship", "Kettles for Vienna", id="ship-words")
+    page = visit("ana").goto(f"/approvals/{question.id}", ".form")
+    change, sheet, named = page.locator(".q-change"), page.locator("dialog"), question.digest[:11]
+    expect(change).to_contain_text(f"You decide exactly this, {named}")
+    page.click(".q-buttons .primary")
+    expect(sheet).to_contain_text("Ring 1")  # all of the value, not a line of it
+    expect(sheet).to_contain_text(f"ana decides {named}")
+    page.keyboard.press("Escape")
+    page.fill("[aria-label=Weight]", "3.5")
+    expect(change).to_contain_text(f"You decide your change, in place of {named}")
+    page.click(".q-buttons .primary")
+    expect(sheet.locator(".diff-line.add")).to_contain_text("3.5")
+    expect(sheet).to_contain_text(f"ana puts this in place of {named}")
+
+
 def test_an_answer_is_needed_before_it_is_confirmed(stage, visit):
     question = ask(stage, "seat", "kai", id="seat-kai")
     page = visit("bo").goto(f"/approvals/{question.id}", ".form")

@@ -165,7 +165,7 @@ export class Question {
     const { item } = this;
     const base = item.editable && this.form ? this.mine : item.data;
     const differs = item.kind === "approve" && !same(item.shown, base);
-    const digest = h("p.q-digest.dim", icon("lock"), h("span", "You decide exactly this, ", h("code", item.digest.slice(0, 11)), ". If somebody changes it first, yours is refused."));
+    const digest = h("p.q-digest.dim", icon("lock"), h("span", `You decide ${this.changed ? "your change, in place of" : "exactly this,"} `, h("code", item.digest.slice(0, 11)), ". If somebody changes it first, yours is refused."));
     if (!this.decidable || (this.kind !== "approve" && this.kind !== "budget")) return swap(this.change, this.decidable && this.kind !== "ask" ? digest : isChanged(item) && [h("h2", "The change"), diff(outlined(item.shown), outlined(item.data))]);
     if (!differs) return swap(this.change, digest);
     const agreed = item.votes.filter((each) => each.yes).map((each) => each.by);
@@ -325,10 +325,11 @@ export class Question {
     const field = h("input.text", { value: this.note, "aria-label": notes ?? "Note", placeholder: notes ?? "Note, for the agent and the audit", maxlength: 2000 });
     const wrong = h("div");
     const first = saidBy(item)[0];
+    const agrees = decision?.decision === "approve", edits = agrees && this.changed;
     const answer = await ask({
       title, yes, kind,
-      body: [h("p.mid", first), says && h("p.dim", says), body, this.changed && decision?.decision === "approve" && diff(outlined(item.data), outlined(this.mine)),
-        h("p.q-sure", who(get("me").name), h("span.dim", " decides "), h("code.dim", item.digest.slice(0, 11))), field, wrong],
+      body: [h("p.mid", first), says && h("p.dim", says), body, agrees && item.data !== null && (edits ? diff(outlined(item.data), outlined(this.mine)) : h("pre.q-three", cut(outlined(item.data), 2000))),
+        h("p.q-sure", who(get("me").name), h("span.dim", edits ? " puts this in place of " : " decides "), h("code.dim", item.digest.slice(0, 11))), field, wrong],
       does: async () => {
         const made = makes();
         if (!made) return false;
