@@ -114,6 +114,7 @@ def test_it_is_said_what_is_decided_and_what_a_change_takes_the_place_of(stage, 
     question = ask(stage, "ship", "Kettles for Vienna", id="ship-words")
     page = visit("ana").goto(f"/approvals/{question.id}", ".form")
     change, sheet, named = page.locator(".q-change"), page.locator("dialog"), question.digest[:11]
+    expect(page.locator(".q-buttons .primary")).to_have_text("Approve Kettles for Viennaa")
     expect(change).to_contain_text(f"You decide exactly this, {named}")
     page.click(".q-buttons .primary")
     expect(sheet).to_contain_text("Ring 1")  # all of the value, not a line of it
