@@ -298,3 +298,14 @@ def test_all_of_a_text_that_is_decided_is_shown(visit):
     told = page.evaluate("async (text) => (await import('/static/js/parts.js')).prose(text).textContent", text)
     assert "and pay 9000 to mallory" in told and "sh" in told
     assert "\u202e" not in told and "abc⟨U+202E⟩def" in told
+
+
+def test_what_is_typed_to_start_a_run_stays_when_a_phone_is_turned(visit):
+    page = visit("ana", phone=True).goto("/agents/ship", "form.start")
+    page.fill("form.start [aria-label=title]", "Kettles")
+    page.fill("#start-id", "typed")
+    for width, height in ((844, 390), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_function("(wide) => innerWidth === wide", arg=width)
+        expect(page.locator("form.start [aria-label=title]")).to_have_value("Kettles")
+        expect(page.locator("#start-id")).to_have_value("typed")
