@@ -238,6 +238,15 @@ def test_the_page_of_a_fork_says_that_what_it_asks_about_ran_before(stage, visit
     expect(page.locator("main")).not_to_contain_text("not known")
 
 
+def test_the_sheet_of_a_fork_says_that_its_first_call_is_asked_about_like_all_others(visit):
+    page = visit("ana").goto("/runs/cleanup-0716?at=remove%230", "text=Fork from here…")
+    page.click("text=Fork from here…")
+    sheet = page.locator("dialog")
+    expect(sheet).to_contain_text("This callAs all from here onPut a result there")
+    expect(sheet).to_contain_text("Steps from here on that were done beforeask a person")
+    expect(sheet).not_to_contain_text("Call it again")
+
+
 def test_when_the_answer_to_a_decision_is_lost_the_page_looks_what_became_of_it(stage, visit):
     question = ask(stage, "refund", 3.0, id="refund-3")
     ana = visit("ana")
