@@ -247,6 +247,17 @@ def test_the_sheet_of_a_fork_says_that_its_first_call_is_asked_about_like_all_ot
     expect(sheet).not_to_contain_text("Call it again")
 
 
+def test_of_a_paused_run_it_is_said_that_the_decision_is_kept(stage, visit):
+    question = ask(stage, "refund", 6.0, id="refund-6")
+    stage.act(lambda hf: hf.get("refund-6").pause(by="bo"))
+    page = visit("ana").goto(f"/approvals/{question.id}", ".q-buttons .primary")
+    kept = "The run is paused: the store keeps what is decided until somebody resumes it."
+    expect(page.locator(".q-acts")).to_contain_text(kept)
+    page.click(".q-buttons .primary")
+    page.click("dialog button[type=submit]")
+    expect(page.locator(".q-acts")).to_contain_text(f"Nothing is left to decide. {kept}")
+
+
 def test_when_the_answer_to_a_decision_is_lost_the_page_looks_what_became_of_it(stage, visit):
     question = ask(stage, "refund", 3.0, id="refund-3")
     ana = visit("ana")

@@ -15,7 +15,7 @@ import { ago, counted, ended, forWhom, isChanged, kindOf, otherwise, saidBy, ver
  * a phone; `form` makes forms; `done` is called when it was decided. */
 export class Question {
   constructor(item, { narrow, back, done, form, keys, say }) {
-    Object.assign(this, { item, narrow, back, done, say, makes: form, kind: kindOf(item), shows: "form", note: "", trouble: null, theirs: null, compare: null });
+    Object.assign(this, { item, narrow, back, done, say, makes: form, kind: kindOf(item), shows: "form", note: "", rests: "", theirs: null, compare: null });
     this.mine = item.data;
     this.left = h("span.q-left");
     this.head = h("header.q-head");
@@ -198,6 +198,8 @@ export class Question {
     if (!may("read") || get("me").question) return;
     const [{ told }, run, events] = await Promise.all([import("../../events.js"), read(path("api", "runs", item.run)), read(path("api", "runs", item.run, "events", { before: 1_000_000_000, limit: 60 }))]);
     if (!run.ok) return;
+    this.rests = run.data.run.status === "paused" ? " The run is paused: the store keeps what is decided until somebody resumes it." : "";
+    if (this.rests) this.#drawActs();
     const calls = events.ok ? events.data.events.filter((each) => ["step.completed", "step.failed", "run.interrupted", "message.received", "child.ended"].includes(each.kind)).slice(-3) : [];
     this.past.hidden = !calls.length && !run.data.run.life?.length;
     swap(this.past, h("header.sub", h("h2", "What happened before"), h("span.gap"), h("a.link", { href: path("runs", item.run) }, "The whole run")),
@@ -213,7 +215,7 @@ export class Question {
   // Deciding
 
   #drawActs() {
-    if (!this.open) return swap(this.acts, h("div", h("p.dim", `${verdict(this.item)} Nothing is left to decide.`)));
+    if (!this.open) return swap(this.acts, h("div", h("p.dim", `${verdict(this.item)} Nothing is left to decide.${this.rests}`)));
     if (!may("decide")) return swap(this.acts, h("div", h("p.dim", "Your token may look and not decide.")));
     if (!this.decidable) return swap(this.acts, h("div", h("p.dim", this.#notYours())));
     const { narrow } = this;
@@ -225,7 +227,8 @@ export class Question {
     const why = this.behind > 0 ? h("p.q-why", icon("warn"), h("span", "Not all of what you decide is on the page yet. ", h("button.link", { onclick: () => this.#showAll() }, "Show all of it"))) :
       wrong ? h("p.q-why", icon("warn"), h("span", missing(wrong), " ", h("button.link", { onclick: () => this.shown.querySelector("[aria-invalid]")?.focus() }, "Go there"))) :
       this.compare ? h("p.q-why", icon("warn"), h("span", "It was changed: look at that first.")) :
-      voted && h("p.q-why", icon("check"), h("span", `You agreed ${ago(voted.at)}. ${counted(this.item)}`));
+      voted ? h("p.q-why", icon("check"), h("span", `You agreed ${ago(voted.at)}. ${counted(this.item)}`)) :
+      this.rests && h("p.q-why", icon("pause"), h("span", this.rests));
     const passes = button("Pass on…", { key: narrow ? undefined : "p", kind: narrow ? "plain" : "", onclick: () => this.#passOn() });
     if (narrow) return swap(this.acts, h("div", why, h("div.q-quick", button(this.note ? "Change the note" : "Add a note", { name: "note", kind: "plain", onclick: () => this.#noted() }), passes), h("div.q-buttons", { data: { of: String(buttons.length) } }, buttons)));
     if (!this.field) this.field = h("input.text", { placeholder: "Note, for the agent and the audit", "aria-label": "Note", maxlength: 2000, oninput: () => { this.note = this.field.value; } });
