@@ -171,6 +171,7 @@ def test_a_value_that_changed_while_one_looked_is_shown_and_nothing_is_decided(s
     told = page.locator(".q-told")
     expect(told).to_contain_text("changed it while you looked. Nothing was decided.")
     expect(told.locator("pre")).to_have_count(3)
+    expect(page.locator(".q-said")).to_contain_text("1 of 2 agrees")
     expect(page.locator(".q-buttons .primary")).to_be_disabled()
     told.locator("text=Keep mine").click()
     expect(page.locator("[aria-label=Days]")).to_have_value("20")
@@ -256,6 +257,17 @@ def test_of_a_paused_run_it_is_said_that_the_decision_is_kept(stage, visit):
     page.click(".q-buttons .primary")
     page.click("dialog button[type=submit]")
     expect(page.locator(".q-acts")).to_contain_text(f"Nothing is left to decide. {kept}")
+
+
+def test_the_way_back_counts_what_waits_when_a_question_is_decided(stage, visit):
+    question = ask(stage, "refund", 7.0, id="refund-7")
+    page = visit("ana", phone=True).goto(f"/approvals/{question.id}", ".q-buttons .primary")
+    back = page.locator(".back")
+    before = int(back.inner_text().split()[0])
+    page.tap(".q-buttons .primary")
+    page.tap("dialog button[type=submit]")
+    expect(page.locator(".q-meta")).to_contain_text("approved by ana")
+    expect(back).to_have_text(f"{before - 1} for you" if before > 1 else "Approvals")
 
 
 def test_when_the_answer_to_a_decision_is_lost_the_page_looks_what_became_of_it(stage, visit):

@@ -26,6 +26,9 @@ export function open(context) {
   const offs = [];
   const letters = (map) => offs.push(context.keys(map));
 
+  const back = h("span"); // the way to the list, which says how many wait
+  const counts = () => swap(back, get("mine") > 0 ? `${get("mine")} for you` : "Approvals");
+
   const draw = () => {
     if (narrow || alone) {
       if (params.id) swap(element, right);
@@ -42,7 +45,8 @@ export function open(context) {
     const decided = (past.ok ? past.data.approvals : []).sort((one, other) => ms(other.decided_at ?? other.expires_at ?? other.asked_at) - ms(one.decided_at ?? one.expires_at ?? one.asked_at));
     const [waits, others] = [true, false].map((yes) => all.filter((each) => (each.mine && !agreed(each, get("me"))) === yes));
     lists = { mine: waits, others, decided };
-    set({ mine: lists.mine.length });
+    set({ mine: waits.length });
+    counts();
     const scrolled = left.firstElementChild?.scrollTop;
     const focused = left.contains(document.activeElement) ? document.activeElement.dataset.row : null;
     swap(left, inbox(lists, params.id));
@@ -70,7 +74,7 @@ export function open(context) {
 
   const show = (item, form) => {
     shown?.close();
-    shown = new Question(item, { narrow, form, say: context.say, keys: letters, back: alone ? null : get("mine") > 0 ? `${get("mine")} for you` : "Approvals", done: (now_, how) => {
+    shown = new Question(item, { narrow, form, say: context.say, keys: letters, back: alone ? null : back, done: (now_, how) => {
       toast(now_.status === "open" && how === "approve" ? `You agreed. ${counted(now_)}` : (DID[how] ?? "Done"));
       list();
       show(now_, form);
@@ -92,6 +96,7 @@ export function open(context) {
     if (answer.ok && shown?.item.id === id) shown.renew(answer.data.approval);
   });
 
+  counts();
   draw();
   list();
   if (params.id) one(params.id);

@@ -183,8 +183,7 @@ export class Question {
 
   // Who has said what
 
-  #drawSaid() {
-    const { item } = this;
+  #drawSaid(item = this.item) {
     const rows = voices(item, get("me"));
     if (!rows.length) return swap(this.said, item.needs > 1 && [h("h2", "Who has said what"), h("p.dim", `Nobody yet; ${item.needs} must agree.`)]);
     swap(this.said, h("h2", "Who has said what"), h("ul.votes", rows.map((each) => h("li", who(each.by), h("span", each.says), h("time.dim", { title: exact(each.at) }, ago(each.at)), each.note && h("q", each.note)))),
@@ -421,6 +420,7 @@ export class Question {
       swap(takes, button(`Look at ${by}'s`, { kind: "small primary", onclick: () => take(latest.data) }), this.changed && button("Keep mine", { kind: "small", onclick: () => take(this.mine) }));
     };
     this.compare();
+    this.#drawSaid(latest);
     this.#drawActs();
     this.#tell("warn", `${by} changed it while you looked.${more}`, values, takes);
   }
