@@ -62,6 +62,8 @@ export function voices(item, me) {
   const votes = item.votes.map((each) => {
     const decides = item.decided_by === each.by && item.status === "decided" ? ", and so decided it" : "";
     if (!each.yes) return { ...each, says: "said no" };
+    if (item.kind === "in_doubt") return { ...each, says: { run: "had it run", fail: "had it fail" }[item.data] ?? "gave its result" };
+    if (item.kind === "ask") return { ...each, says: "answered" };
     if (with_(each)) return { ...each, says: `changed it, and agreed to that${decides}` };
     return { ...each, says: `agreed${changes.some((one) => ms(one.at) < ms(each.at)) ? " to the change" : ""}${decides}` };
   });
