@@ -4,6 +4,7 @@ import json
 
 import pytest
 from playwright.sync_api import expect
+from tests.page.browser import DESK, PHONE
 
 import holdfast
 
@@ -125,6 +126,22 @@ def test_it_is_said_what_is_decided_and_what_a_change_takes_the_place_of(stage, 
     page.click(".q-buttons .primary")
     expect(sheet.locator(".diff-line.add")).to_contain_text("3.5")
     expect(sheet).to_contain_text(f"ana puts this in place of {named}")
+
+
+def test_a_list_of_a_form_has_room_for_its_buttons_and_tells_its_change_beside(stage, visit):
+    question = ask(stage, "ship", "Kettles", id="ship-list")
+    ana = visit("ana")
+    page = ana.goto(f"/approvals/{question.id}", ".form")
+    for size in (DESK, PHONE):
+        page.set_viewport_size(size)
+        ana.settle()
+        cross = page.locator(".several .quiet").first.bounding_box()
+        field = page.locator(".several [aria-label=Name]").first.bounding_box()
+        assert field["x"] + field["width"] <= cross["x"] + 1
+    page.set_viewport_size(DESK)
+    page.click(".several .quiet >> nth=0")
+    expect(page.locator(".field-name:has(> label:text-is('Items')) .was")).to_have_text("changed")
+    expect(page.locator(".q-change .diff-line.del")).to_contain_text("kettle")
 
 
 def test_an_answer_is_needed_before_it_is_confirmed(stage, visit):

@@ -219,7 +219,7 @@ function fields(schema, value, was, path, context) {
       const differs = was !== undefined && !same(now_ ?? null, first ?? null);
       element.classList.toggle("changed", differs);
       told.hidden = !differs;
-      swap(told, "was ", h("span", short(first)));
+      swap(told, ...(isScalar(first) || (Array.isArray(first) && first.every(isScalar)) ? ["was ", h("span", short(first))] : ["changed"]));
     } };
   });
   return {
