@@ -2,7 +2,7 @@
 
 import { h, path, swap } from "../../dom.js";
 import { read, write } from "../../api.js";
-import { diff, outlined } from "../../diff.js";
+import { diff, outlined } from "../../difference.js";
 import { same, write as json } from "../../json.js";
 import { ask, button, choice, copied, facts, ghosts, icon, problem, runLink, strand, tree, unfold, unshown, value as shownValue, who } from "../../parts.js";
 import { brief, has, money } from "../../schema.js";
