@@ -46,7 +46,8 @@ class Deny(_Said):
 class Answer(_Said):
     decision: Literal["answer"]
     value: Any = Field(
-        description="Of the question's schema. About a step in doubt: 'run', 'fail' or {'result': ...}; 'use' of one that a fork finds done."
+        description="Of the question's schema. About a step in doubt: 'run', 'fail' or {'result': ...}; "
+        "'use' of one that a fork finds done."
     )
 
 
