@@ -232,7 +232,9 @@ def test_a_fork_asks_whether_to_do_again_what_is_known_to_be_done(stage, visit):
     expect(facts).to_contain_text("It is new: nobody has seen it")
     for false in ("Called with", "did not", "It happened", "whether it arrived", "Answer"):
         expect(page.locator(".question")).not_to_contain_text(false)
-    expect(page.locator(f".inbox-item[data-row='{question.id}']")).to_contain_text("use its result, do it again, or fail")
+    expect(page.locator(f".inbox-item[data-row='{question.id}']")).to_contain_text(
+        "use its result, do it again, or fail"
+    )
     page.click("h1")
     for key, says in (("d", "What was done before stays done."), ("r", "with the idempotency key that is shown")):
         page.keyboard.press(key)

@@ -96,7 +96,9 @@ async def why_over(store: Store, secret: str) -> str:
     """Say why a link is not good, and whether another would help; its fate is told only to a visitor who has the whole link."""
     row = await _row(store, secret)
     if row is None:
-        return f"this is no link to a question, or not the whole of one: it ends with #link= and 56 characters. {_ANOTHER}"
+        return (
+            f"this is no link to a question, or not the whole of one: it ends with #link= and 56 characters. {_ANOTHER}"
+        )
     told = f"this link is over since {moment(row.expires_at):%Y-%m-%d at %H:%M} UTC"
     if row.used_at is not None:
         told = f"this link was used on {moment(row.used_at):%Y-%m-%d at %H:%M} UTC: it is good for one decision, and that was made"
