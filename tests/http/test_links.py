@@ -74,6 +74,9 @@ async def test_a_link_decides_one_question_once(site):
         again = await web.post("/session", json={"link": link.partition("#link=")[2]})
         assert (again.status_code, again.json()["error"]["code"]) == (401, "unauthorized")
         assert "this link was used on " in again.json()["error"]["message"]
+        assert again.json()["error"]["message"].endswith(
+            ". Its question waits for nobody any more"
+        )  # another is of no use
     assert await site.hf.get("p").result() == "text"
     (deed,) = await site.hf.audit(action="approve")
     assert deed.by == "ana" and re.fullmatch(r"link:[0-9a-f]{12}", deed.via)

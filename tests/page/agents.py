@@ -184,6 +184,35 @@ async def refund(amount: float) -> str:
     return "refunded" if decision else f"no: {decision.note}"
 
 
+ORDER = {
+    "title": "Kettles for Vienna", "items": [{"name": "kettle", "count": 2}, {"name": "pot", "count": 1}],
+    "ship_to": {"street": "Ring 1"}, "priority": "low", "tags": ["a", "b"], "lasts": "PT1H30M", "weight": 2.5,
+}  # fmt: skip
+ITEM = {
+    "type": "object", "required": ["name"],
+    "properties": {"name": {"type": "string", "minLength": 1}, "count": {"type": "integer", "default": 1}},
+}  # fmt: skip
+
+
+@holdfast.agent
+async def ship(title: str) -> str:
+    decision = await holdfast.approve(
+        f"Ship {title}?", show={**ORDER, "title": title},
+        edit={
+            "type": "object", "required": ["title", "items", "weight"],
+            "properties": {
+                "title": {"type": "string"}, "items": {"type": "array", "items": ITEM},
+                "ship_to": {"type": "object", "properties": {"street": {"type": "string"}}},
+                "priority": {"enum": ["low", "high"]}, "tags": {"type": "array", "items": {"type": "string"}},
+                "lasts": {"type": "string", "format": "duration"},
+                "weight": {"type": "number", "exclusiveMinimum": 0, "maximum": 50},
+            },
+        },
+        to=["ana", "bo"],
+    )  # fmt: skip
+    return f"{decision.data}"
+
+
 # Doubt, budgets, loops
 
 

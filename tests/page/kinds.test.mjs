@@ -37,3 +37,9 @@ test("how it ended is said of who did it", () => {
   assert.equal(verdict(item({ status: "expired" })), "Nobody decided it in time: denied held.");
   assert.equal(verdict(item({ status: "withdrawn" })), "It was withdrawn: the agent no longer waits for it.");
 });
+
+test("who answers does not agree", () => {
+  const answered = (kind, data) => voices(item({ kind, data, votes: [yes("ana", 3)], status: "decided", decision: "answered", decided_by: "ana", decided_at: at(3) }), null).map((each) => each.says).join();
+  assert.equal(answered("ask", "by the window"), "answered");
+  assert.deepEqual(["run", "fail", { result: 1 }].map((each) => answered("in_doubt", each)), ["had it run", "had it fail", "gave its result"]);
+});

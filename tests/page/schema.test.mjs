@@ -23,3 +23,12 @@ test("money on a button has every digit, and its sign", () => {
   const usd = (text) => brief(of({ usd: { type: "number" } }), parse(`{"usd": ${text}}`, { exact: true }));
   for (const [text, told] of [["2.999", "$2.999"], ["0.104", "$0.104"], ["-5.0", "-$5.0"], ["3", "$3"], ["1e21", "$1e21"]]) assert.equal(usd(text), told);
 });
+
+test("a title is said, and of a value with parts of parts nothing else", () => {
+  const order = of({ title: { type: "string" }, items: { type: "array" }, priority: { enum: ["low", "high"] }, tags: { type: "array" }, weight: { type: "number" } });
+  const value = { title: "Kettles", items: [{ name: "kettle" }], priority: "low", tags: ["a", "b"], weight: 2.5 };
+  assert.equal(brief(order, value), "Kettles");
+  assert.equal(brief(order, { ...value, title: undefined }), "");
+  assert.equal(brief(order, { ...value, items: [] }), "Kettles, low, a, b, weight 2.5");
+  assert.equal(brief(of({ note: { type: "string" }, weight: { type: "number" } }), { note: "soon", weight: 2 }), "weight 2");
+});

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from playwright.sync_api import expect
+from tests.page.browser import DESK, PHONE
 
 import holdfast
 
@@ -88,6 +89,61 @@ def test_an_answer_has_a_control_for_every_type(stage, visit):
     }  # fmt: skip
 
 
+def test_what_is_missing_is_marked_and_said_beside_the_button(stage, visit):
+    question = ask(stage, "ship", "Kettles", id="ship-missing")
+    page = visit("ana").goto(f"/approvals/{question.id}", ".form")
+    approve, why = page.locator(".q-buttons .primary"), page.locator(".q-why")
+    page.fill("[aria-label=Weight]", "")
+    expect(approve).to_be_disabled()
+    expect(why).to_contain_text("weight is needed")
+    expect(page.locator("[aria-label=Weight]")).to_have_attribute("aria-invalid", "true")
+    page.fill("[aria-label=Weight]", "60")
+    expect(why).to_contain_text("weight: at most 50")
+    page.fill("[aria-label=Weight]", "3")
+    expect(approve).to_be_enabled()
+    page.click("text=Add to items")
+    expect(approve).to_be_disabled()
+    expect(why).to_contain_text("name is needed")
+    why.locator("text=Go there").click()
+    expect(page.locator(".several .form").nth(2).locator("[aria-label=Name]")).to_be_focused()
+    page.keyboard.type("lid")
+    expect(why).to_have_count(0)
+    expect(approve).to_be_enabled()
+
+
+def test_it_is_said_what_is_decided_and_what_a_change_takes_the_place_of(stage, visit):
+    question = ask(stage, "ship", "Kettles for Vienna", id="ship-words")
+    page = visit("ana").goto(f"/approvals/{question.id}", ".form")
+    change, sheet, named = page.locator(".q-change"), page.locator("dialog"), question.digest[:11]
+    expect(page.locator(".q-buttons .primary")).to_have_text("Approve Kettles for Viennaa")
+    expect(change).to_contain_text(f"You decide exactly this, {named}")
+    page.click(".q-buttons .primary")
+    expect(sheet).to_contain_text("Ring 1")  # all of the value, not a line of it
+    expect(sheet).to_contain_text(f"ana decides {named}")
+    page.keyboard.press("Escape")
+    page.fill("[aria-label=Weight]", "3.5")
+    expect(change).to_contain_text(f"You decide your change, in place of {named}")
+    page.click(".q-buttons .primary")
+    expect(sheet.locator(".diff-line.add")).to_contain_text("3.5")
+    expect(sheet).to_contain_text(f"ana puts this in place of {named}")
+
+
+def test_a_list_of_a_form_has_room_for_its_buttons_and_tells_its_change_beside(stage, visit):
+    question = ask(stage, "ship", "Kettles", id="ship-list")
+    ana = visit("ana")
+    page = ana.goto(f"/approvals/{question.id}", ".form")
+    for size in (DESK, PHONE):
+        page.set_viewport_size(size)
+        ana.settle()
+        cross = page.locator(".several .quiet").first.bounding_box()
+        field = page.locator(".several [aria-label=Name]").first.bounding_box()
+        assert field["x"] + field["width"] <= cross["x"] + 1
+    page.set_viewport_size(DESK)
+    page.click(".several .quiet >> nth=0")
+    expect(page.locator(".field-name:has(> label:text-is('Items')) .was")).to_have_text("changed")
+    expect(page.locator(".q-change .diff-line.del")).to_contain_text("kettle")
+
+
 def test_an_answer_is_needed_before_it_is_confirmed(stage, visit):
     question = ask(stage, "seat", "kai", id="seat-kai")
     page = visit("bo").goto(f"/approvals/{question.id}", ".form")
@@ -132,6 +188,7 @@ def test_a_value_that_changed_while_one_looked_is_shown_and_nothing_is_decided(s
     told = page.locator(".q-told")
     expect(told).to_contain_text("changed it while you looked. Nothing was decided.")
     expect(told.locator("pre")).to_have_count(3)
+    expect(page.locator(".q-said")).to_contain_text("1 of 2 agrees")
     expect(page.locator(".q-buttons .primary")).to_be_disabled()
     told.locator("text=Keep mine").click()
     expect(page.locator("[aria-label=Days]")).to_have_value("20")
@@ -150,6 +207,86 @@ def test_doubt_is_resolved_by_what_a_person_knows(stage, visit):
     expect(page.locator("dialog")).to_contain_text("it does not run again")
     page.keyboard.press("Escape")
     expect(page.locator("dialog")).to_have_count(0)
+
+
+def forked(stage, id):
+    """Fork a run that is done from before its only step, and wait until the fork asks about that."""
+
+    async def forking(hf):
+        fork = await hf.get("cleanup-0716").fork(at="remove", id=id, by="bo")
+        return await fork.wait_for_question()
+
+    return stage.act(forking)
+
+
+def test_a_fork_asks_whether_to_do_again_what_is_known_to_be_done(stage, visit):
+    question = forked(stage, "cleanup-again")
+    page = visit("ana").goto(f"/approvals/{question.id}", ".q-buttons .primary")
+    expect(page.locator(".q-buttons .button")).to_have_text(
+        ["Pass on…p", "Fail the step…d", "Do it again…r", "Give a result…", "Use the recorded resulta"]
+    )
+    facts = page.locator(".facts")
+    expect(facts).to_contain_text("Callremove(")
+    expect(facts).to_contain_text("It ranin cleanup-0716, event")
+    expect(facts).to_contain_text("Recorded result'412 files removed'")
+    expect(facts).to_contain_text("It is new: nobody has seen it")
+    for false in ("Called with", "did not", "It happened", "whether it arrived", "Answer"):
+        expect(page.locator(".question")).not_to_contain_text(false)
+    expect(page.locator(f".inbox-item[data-row='{question.id}']")).to_contain_text(
+        "use its result, do it again, or fail"
+    )
+    page.click("h1")
+    for key, says in (("d", "What was done before stays done."), ("r", "with the idempotency key that is shown")):
+        page.keyboard.press(key)
+        expect(page.locator("dialog")).to_contain_text(says)
+        page.keyboard.press("Escape")
+        expect(page.locator("dialog")).to_have_count(0)
+    page.click(".q-buttons .primary")
+    expect(page.locator("dialog")).to_contain_text("412 files removed")
+    page.click("dialog button[type=submit]")
+    expect(page.locator(".q-meta")).to_contain_text("answered by ana")
+    assert look(stage, question.id).data == {"result": "412 files removed"}
+
+
+def test_the_page_of_a_fork_says_that_what_it_asks_about_ran_before(stage, visit):
+    question = forked(stage, "cleanup-asks")
+    ana = visit("ana")
+    side = ana.goto(f"/runs/{question.run}?at=remove%230", ".asked-part").locator(".asked-part")
+    expect(side).to_contain_text("Its body ran before, behind the point from which this run goes on")
+    page = ana.goto(f"/runs/{question.run}/journal", "main :text('asks a person')")
+    expect(page.locator("main")).to_contain_text("its body ran before; question")
+    expect(page.locator("main")).not_to_contain_text("not known")
+
+
+def test_the_sheet_of_a_fork_says_that_its_first_call_is_asked_about_like_all_others(visit):
+    page = visit("ana").goto("/runs/cleanup-0716?at=remove%230", "text=Fork from here…")
+    page.click("text=Fork from here…")
+    sheet = page.locator("dialog")
+    expect(sheet).to_contain_text("This callAs all from here onPut a result there")
+    expect(sheet).to_contain_text("Steps from here on that were done beforeask a person")
+    expect(sheet).not_to_contain_text("Call it again")
+
+
+def test_of_a_paused_run_it_is_said_that_the_decision_is_kept(stage, visit):
+    question = ask(stage, "refund", 6.0, id="refund-6")
+    stage.act(lambda hf: hf.get("refund-6").pause(by="bo"))
+    page = visit("ana").goto(f"/approvals/{question.id}", ".q-buttons .primary")
+    kept = "The run is paused: the store keeps what is decided until somebody resumes it."
+    expect(page.locator(".q-acts")).to_contain_text(kept)
+    page.click(".q-buttons .primary")
+    page.click("dialog button[type=submit]")
+    expect(page.locator(".q-acts")).to_contain_text(f"Nothing is left to decide. {kept}")
+
+
+def test_the_way_back_counts_what_waits_when_a_question_is_decided(stage, visit):
+    question = ask(stage, "refund", 7.0, id="refund-7")
+    page = visit("ana", phone=True).goto(f"/approvals/{question.id}", ".q-buttons .primary")
+    back = page.locator(".back")
+    before = int(back.inner_text().split()[0])
+    page.tap(".q-buttons .primary")
+    page.tap("dialog button[type=submit]")
+    expect(page.locator(".q-meta")).to_contain_text("approved by ana")
+    expect(back).to_have_text(f"{before - 1} for you" if before > 1 else "Approvals")
 
 
 def test_when_the_answer_to_a_decision_is_lost_the_page_looks_what_became_of_it(stage, visit):
@@ -212,3 +349,14 @@ def test_all_of_a_text_that_is_decided_is_shown(visit):
     told = page.evaluate("async (text) => (await import('/static/js/parts.js')).prose(text).textContent", text)
     assert "and pay 9000 to mallory" in told and "sh" in told
     assert "\u202e" not in told and "abc⟨U+202E⟩def" in told
+
+
+def test_what_is_typed_to_start_a_run_stays_when_a_phone_is_turned(visit):
+    page = visit("ana", phone=True).goto("/agents/ship", "form.start")
+    page.fill("form.start [aria-label=title]", "Kettles")
+    page.fill("#start-id", "typed")
+    for width, height in ((844, 390), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_function("(wide) => innerWidth === wide", arg=width)
+        expect(page.locator("form.start [aria-label=title]")).to_have_value("Kettles")
+        expect(page.locator("#start-id")).to_have_value("typed")

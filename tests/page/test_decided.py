@@ -163,6 +163,8 @@ def test_a_link_that_is_not_good_is_told_and_what_to_do(office, come):
     expect(page.locator(".told")).to_contain_text("it was used")
     page = come(None).goto(f"{where}#link={link}", ".problem")
     expect(page.locator(".problem")).to_contain_text("this link was used on")
+    expect(page.locator(".problem")).to_contain_text("Its question waits for nobody any more")
+    expect(page.locator(".problem")).not_to_contain_text("another")
 
 
 def test_a_number_that_json_lacks_hides_no_question_and_survives_an_edit(office, come):

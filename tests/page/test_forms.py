@@ -143,6 +143,20 @@ def test_what_is_entered_has_the_form_of_its_format(read):
         assert read(schema, '{"x":"old"}')["kept"]
 
 
+def test_a_field_says_beforehand_what_it_takes(read):
+    """In the words that it would be refused with."""
+    fields = {
+        "above": {"type": "number", "exclusiveMinimum": 0, "maximum": 50}, "lasts": {"type": "string", "format": "duration"},
+        "both": {"type": "integer", "minimum": 1, "maximum": 9}, "code": {"type": "string", "minLength": 1, "maxLength": 1},
+    }  # fmt: skip
+    value = '{"above": 2, "lasts": "PT1H30M", "both": 3, "code": "a"}'
+    told = read({"type": "object", "properties": fields}, value)["told"]
+    for words in ("more than 0, at most 50", "a duration, such as PT3H", "1 to 9", "at most 1 character\n"):
+        assert words in f"{told}\n"
+    assert read({"type": "object", "properties": fields}, value, {"Above": "0"})["errors"] == ["more than 0"]
+    assert read({"type": "object", "properties": fields}, value, {"Code": ""})["errors"] == ["at least 1 character"]
+
+
 def test_a_moment_without_a_zone_stays_without_one(read):
     schema = {"type": "string", "format": "date-time"}
     assert read(schema, '"2026-11-17T07:00:00"')["sent"] == '"2026-11-17T07:00:00"'

@@ -36,7 +36,7 @@ def test_every_kind_of_event_is_told_alike(monkeypatch):
     events = [
         Event(0, kind, "fetch#0", data, at=4_000, run="r")
         for kind in KINDS
-        for data in (DATA, more, doubt)
+        for data in (DATA, more, doubt, {**doubt, "question": "Do fetch() again?"})
         if kind != "message.received"  # told by its value, which the page has as a preview
     ]
     documents = [{**dataclasses.asdict(each), "preview": None} for each in events]

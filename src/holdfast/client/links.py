@@ -6,12 +6,13 @@ import hmac
 import json
 import re
 import secrets
+from contextlib import suppress
 from typing import Final
 
 from holdfast.client.approvals import Approval
 from holdfast.client.base import Base
 from holdfast.client.sessions import Identity, digest
-from holdfast.errors import AlreadyDecided, BadArguments, Expired
+from holdfast.errors import AlreadyDecided, BadArguments, Expired, UnknownApproval
 from holdfast.store.approvals import check_allowed
 from holdfast.store.links import LinkRow
 from holdfast.store.store import Store
@@ -22,6 +23,7 @@ from holdfast.words.people import LINK, Actor
 SERVER: Final = "http://127.0.0.1:8010"  # where `holdfast serve` is by default
 LINK_LASTS: Final = "7d"
 _SECRET: Final = re.compile(r"([0-9a-f]{12})_([\w-]{43})", re.ASCII)
+_ANOTHER: Final = "Ask for another"
 _LOOK: Final = "A link that nobody was given does nothing; ask for another"
 
 
@@ -91,13 +93,19 @@ async def link_of(store: Store, secret: str) -> Identity | None:
 
 
 async def why_over(store: Store, secret: str) -> str:
-    """Say why a link is not good; its fate is told only to a visitor who has the whole link."""
+    """Say why a link is not good, and whether another would help; its fate is told only to a visitor who has the whole link."""
     row = await _row(store, secret)
     if row is None:
-        return "this is no link to a question, or not the whole of one: it ends with #link= and 56 characters"
+        return (
+            f"this is no link to a question, or not the whole of one: it ends with #link= and 56 characters. {_ANOTHER}"
+        )
+    told = f"this link is over since {moment(row.expires_at):%Y-%m-%d at %H:%M} UTC"
     if row.used_at is not None:
-        return f"this link was used on {moment(row.used_at):%Y-%m-%d at %H:%M} UTC: it is good for one decision, and that was made"
-    return f"this link is over since {moment(row.expires_at):%Y-%m-%d at %H:%M} UTC"
+        told = f"this link was used on {moment(row.used_at):%Y-%m-%d at %H:%M} UTC: it is good for one decision, and that was made"
+    with suppress(UnknownApproval):
+        if (await store.approval(row.question)).status == "open":
+            return f"{told}. {_ANOTHER}"
+    return f"{told}. Its question waits for nobody any more"
 
 
 async def _row(store: Store, secret: str) -> LinkRow | None:

@@ -45,7 +45,10 @@ class Deny(_Said):
 
 class Answer(_Said):
     decision: Literal["answer"]
-    value: Any = Field(description="Of the question's schema. About a step in doubt: 'run', 'fail' or {'result': ...}.")
+    value: Any = Field(
+        description="Of the question's schema. About a step in doubt: 'run', 'fail' or {'result': ...}; "
+        "'use' of one that a fork finds done."
+    )
 
 
 class Delegate(_Said):

@@ -114,7 +114,7 @@ class Entrance:
         who = await self._edge.link(secret)
         if who is None:
             self._guard.tries.wrong(request)
-            raise unauthorized(f"{await self._edge.why_over(secret)}. Ask for another")
+            raise unauthorized(await self._edge.why_over(secret))
         return who
 
     async def _sight(self, who: Identity) -> Sight:

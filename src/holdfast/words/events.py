@@ -223,8 +223,10 @@ def _question(event: Event) -> str:
 
 def _asked(event: Event) -> str:
     data = event.data
-    doubt = OF_A_STEP.get(data.get("kind", ""))
-    return str(data.get("question", "")) if doubt is None else f"{doubt}; question {data.get('approval')} asks a person"
+    question, doubt = str(data.get("question", "")), OF_A_STEP.get(data.get("kind", ""))
+    if doubt and question.startswith("Do "):  # it again?
+        doubt = "its body ran before"
+    return question if doubt is None else f"{doubt}; question {data.get('approval')} asks a person"
 
 
 def _voted(event: Event) -> str:

@@ -79,6 +79,8 @@ function retrying(_, data) {
 }
 
 const OF_A_STEP = { in_doubt: "its outcome is not known", loop: "it would go on with a loop" };
+/** Does a question ask whether to do again what was done before its run went back? */
+export const isAgain = (data) => /^Do /.test(data.question);
 const question = (event, data) => (event.kind === "approval.asked" && data.kind in OF_A_STEP ? `${call(event)}: ` : `question ${data.approval}: `);
 const saidAt = (event, data) => (Number.isInteger(data.at) && ms(event.at) - data.at >= LATE ? ` at ${when(data.at)}` : "");
 
@@ -137,7 +139,7 @@ const WORDS = {
   "child.started": { says: (event) => `started: ${call(event)}`, about: ofChild },
   "child.spawned": { says: (event) => `spawned: ${call(event)}`, about: ofChild },
   "child.ended": { says: (_, data) => String(data.status), about: ofChild },
-  "approval.asked": { says: (_, data) => (data.kind in OF_A_STEP ? `${OF_A_STEP[data.kind]}; question ${data.approval} asks a person` : String(data.question ?? "")), about: question, tone: "warn" },
+  "approval.asked": { says: (_, data) => (data.kind in OF_A_STEP ? `${isAgain(data) ? "its body ran before" : OF_A_STEP[data.kind]}; question ${data.approval} asks a person` : String(data.question ?? "")), about: question, tone: "warn" },
   "approval.reminded": { says: (_, data) => `reminded (${data.nth})${noted(data)}`, about: question },
   "approval.delegated": { says: (_, data) => `${data.by} passed it on to ${data.to}${noted(data)}`, about: question },
   "approval.voted": { says: (event, data) => `${data.by} agreed${data.changed ? " and changed what is shown" : ""}${saidAt(event, data)}${noted(data)}`, about: question },

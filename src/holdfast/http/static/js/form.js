@@ -219,7 +219,7 @@ function fields(schema, value, was, path, context) {
       const differs = was !== undefined && !same(now_ ?? null, first ?? null);
       element.classList.toggle("changed", differs);
       told.hidden = !differs;
-      swap(told, "was ", h("span", short(first)));
+      swap(told, ...(isScalar(first) || (Array.isArray(first) && first.every(isScalar)) ? ["was ", h("span", short(first))] : ["changed"]));
     } };
   });
   return {
@@ -256,13 +256,13 @@ const beside = (key, value, { layout }) => wrapped({ element: h("div.json", tree
 const title = (key, schema) => (key === "usd" ? "Dollars" : schema?.title && schema.title.toLowerCase().replace(/\W/g, "") !== key.toLowerCase().replace(/\W/g, "") ? schema.title : key.replaceAll("_", " ").replace(/^./, (c) => c.toUpperCase()));
 
 function limits(schema) {
-  const [least, most] = [schema.minimum ?? schema.exclusiveMinimum, schema.maximum ?? schema.exclusiveMaximum];
-  if (least !== undefined && most !== undefined && most < 1e9) return `${least} to ${most}`;
-  if (least !== undefined && Number(least) !== 0) return `at least ${least}`;
-  if (most !== undefined && most < 1e9) return `at most ${most}`;
+  const { minimum: least, maximum: most, exclusiveMinimum: above, exclusiveMaximum: below } = schema;
+  if (least !== undefined && most < 1e9) return `${least} to ${most}`;
+  const said = [least && Number(least) !== 0 && `at least ${least}`, above !== undefined && `more than ${above}`, most < 1e9 && `at most ${most}`, below < 1e9 && `less than ${below}`].filter(Boolean);
+  if (said.length) return said.join(", ");
   if (schema.pattern) return `it fits ${cut(schema.pattern, 80)}`;
-  if (schema.maxLength) return `at most ${schema.maxLength} characters`;
-  return "";
+  if (schema.maxLength) return `at most ${many(schema.maxLength, "character")}`;
+  return FORMATS[schema.format]?.[1] ?? "";
 }
 
 function wrapped(made, { name, layout, needed, type, hint, told, inline, bare }) {
@@ -396,8 +396,8 @@ function words(schema, value, path, context, name) {
     const typed = input.value;
     if (!typed && untouched) return [schema.nullable ? null : schema.default, null];
     if (!typed && schema.nullable && value !== "") return [null, null];
-    if (schema.minLength && [...typed].length < schema.minLength) return [typed, `at least ${schema.minLength} characters`];
-    if (schema.maxLength !== undefined && [...typed].length > schema.maxLength) return [typed, `at most ${schema.maxLength} characters`];
+    if (schema.minLength && [...typed].length < schema.minLength) return [typed, `at least ${many(schema.minLength, "character")}`];
+    if (schema.maxLength !== undefined && [...typed].length > schema.maxLength) return [typed, `at most ${many(schema.maxLength, "character")}`];
     const [form_, said] = FORMATS[schema.format] ?? [];
     return [typed, form_ && !form_.test(typed) ? `it is ${said}` : null]; // a pattern is the server's to look for: there are some that a browser never comes to the end of
   }, input, [entirely(input), plainly(input)]);

@@ -129,7 +129,7 @@ function failure(run) {
   return [[type, "bad"], ...(message ? [[": ", "dim"], [cut(message.replace(/\s+/g, " "), 200), "dim"]] : [])];
 }
 
-const OF_A_TERMINAL = /^(Approve to |Answer \{|If it is denied|Its idempotency key )/; // the page says it with its buttons and facts
+const OF_A_TERMINAL = /^(Approve to |Answer ["{]|If it is denied|Its idempotency key )/; // the page says it with its buttons and facts
 
 /** A question in a line, and the rest of what it says. What Holdfast asks is long, because a terminal has nothing beside it. */
 export function question(text, kind) {

@@ -42,17 +42,22 @@ export function typeOf(schema, root = schema) {
 /** Does a value have this name itself? */
 export const has = (value, key) => value !== null && typeof value === "object" && Object.hasOwn(value, key);
 
-/** What a value comes to in a few words, for a button: 'staff, code, 14 days'. */
+const isPart = (value) => value !== null && typeof value === "object" && !isNumber(value);
+
+/** What a value comes to in a few words, for a button: 'staff, code, 14 days'. Of one that has parts of parts only its title is said. */
 export function brief(schema, value, most = 34) {
   const is = plain(schema ?? {}, schema ?? {});
   if (value == null) return "";
   if (typeof value === "string") return is.enum ? value : "";
   if (isNumber(value) || typeof value === "boolean") return String(value);
   if (Array.isArray(value) || !is.properties) return "";
+  const deep = Object.values(value).some((each) => isPart(each) && (!Array.isArray(each) || each.some(isPart)));
   const said = Object.entries(is.properties).flatMap(([key, given]) => {
     const of = plain(given, schema);
     const now = has(value, key) ? value[key] : null;
     if ("const" in of || now == null) return [];
+    if (typeof now === "string" && /^(title|name|subject)$/.test(key)) return [now];
+    if (deep) return [];
     const word = key.replaceAll("_", " ");
     if (Array.isArray(now)) return now.length && now.every((each) => typeof each === "string") ? [now.join(", ")] : [];
     if (isNumber(now) || of.type === "decimal") return [key === "usd" ? money(now) : /s$/.test(word) ? `${now} ${word}` : `${word} ${now}`];

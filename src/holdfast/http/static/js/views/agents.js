@@ -52,7 +52,7 @@ export function open(context) {
       draw();
     }
   };
-  return { element: styled(element, "questions"), close() { clearInterval(timer); removeEventListener("beforeunload", leaving); }, changed(next) { params = next.params; draw(); return true; } };
+  return { element: styled(element, "questions"), close() { clearInterval(timer); removeEventListener("beforeunload", leaving); }, redraw: () => true, changed(next) { params = next.params; draw(); return true; } };
 }
 
 const takes = (schema) => Object.keys(schema.properties ?? {}).join(", ") || "nothing";

@@ -50,7 +50,7 @@ export function open({ query, go }) {
     const [looked, me] = await Promise.all([write("session", { look: link }), read("api/me")]);
     before = me.ok ? me.data : null;
     const stay = before && button(`Go on as ${before.name}`, { onclick: () => goOn() });
-    if (!looked.ok) return swap(wrong, problem({ ...looked.error, hint: looked.status === 401 ? HINTS.link : looked.error.hint }), stay);
+    if (!looked.ok) return swap(wrong, problem({ ...looked.error, hint: looked.status === 401 ? !/nobody any more/.test(looked.error.message) && HINTS.link : looked.error.hint }), stay);
     const { name, decides, changed } = looked.data;
     if (before && !before.question && before.name === name) return goOn();
     if (decides && (!before || before.name === name)) return begin({ link });

@@ -4,8 +4,9 @@ import { same, write } from "../../json.js";
 import { age, ms, now, people, question } from "../../say.js";
 import { cut } from "../../text.js";
 
-/** approve, ask, in_doubt, budget or loop. */
+/** approve, ask, in_doubt, again (of a step that ran before the point to which its run went back), budget or loop. */
 export function kindOf(item) {
+  if (item.kind === "in_doubt" && item.shown?.call) return "again";
   if (item.kind !== "approve") return item.kind;
   if (/(^|\/)budget(#\d+)?$/.test(item.key)) return "budget";
   return /(^|\/):approve#\d+$/.test(item.key) ? "approve" : "loop";
@@ -61,6 +62,8 @@ export function voices(item, me) {
   const votes = item.votes.map((each) => {
     const decides = item.decided_by === each.by && item.status === "decided" ? ", and so decided it" : "";
     if (!each.yes) return { ...each, says: "said no" };
+    if (item.kind === "in_doubt") return { ...each, says: { run: "had it run", fail: "had it fail" }[item.data] ?? "gave its result" };
+    if (item.kind === "ask") return { ...each, says: "answered" };
     if (with_(each)) return { ...each, says: `changed it, and agreed to that${decides}` };
     return { ...each, says: `agreed${changes.some((one) => ms(one.at) < ms(each.at)) ? " to the change" : ""}${decides}` };
   });

@@ -1,8 +1,7 @@
 // What a run was given, what it came to, and the states it stored on the way, each with what changed since the one before.
 
 import { read } from "../../api.js";
-import { diff } from "../../diff.js";
-import { readable } from "../../difference.js";
+import { diff, readable } from "../../difference.js";
 import { h, path, swap } from "../../dom.js";
 import { write as json } from "../../json.js";
 import { copied, facts, ghosts, icon, problem, tree, value } from "../../parts.js";

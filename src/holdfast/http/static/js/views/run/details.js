@@ -119,7 +119,7 @@ function callPanel(model, { call, run, journal }, acts) {
     call.began === null ? null : ["Began", moment(call.began, clock(call.began, true)), journal.askedAt(call) !== null && call.start - journal.askedAt(call) > 1000 ? h("span.dim", ` asked for ${spoken(call.start - journal.askedAt(call))} before`) : null],
     call.ended === null ? null : ["Ended", moment(call.ended, clock(call.ended, true))],
     because === null ? null : ["Because of", h("button.link", { onclick: () => acts.choose(String(because)) }, `seq ${because}`)],
-    call.question?.kind === "in_doubt" ? ["In doubt", "asks a person"] : call.tries?.some((each) => each.how === "unknown") ? ["In doubt", resolved(call).join("")] : null,
+    call.question?.kind === "in_doubt" ? [call.question.again ? "Ran before" : "In doubt", "asks a person"] : call.tries?.some((each) => each.how === "unknown") ? ["In doubt", resolved(call).join("")] : null,
     call.waits?.length ? ["Waited for", call.waits.map(([from, to, rate]) => `its turn${rate ? ` of ${rate}` : ""}, ${spoken(to - from)}`).join("; ")] : null,
     call.dropped === null ? null : ["Taken out", "by a retry, ", h("button.link", { onclick: () => acts.choose(String(call.dropped)) }, `seq ${call.dropped}`)]));
   inside.push(h("footer.side-foot", may("write") && has("forks") && call.dropped === null && run === model.id ? button("Fork from here…", { name: "fork", kind: "small", onclick: () => acts.fork(call) }) : null, h("span.gap"), button("Journal here", { kind: "small", onclick: () => acts.where("journal", call.seq) })));
@@ -185,7 +185,7 @@ function childPart(model, call) {
 function questionPart(model, call, acts) {
   const { question } = call, me = get("me");
   return h("section.asked-part", h("h3", "Question ", h("code", question.id)),
-    call.sort === "question" ? null : h("p", "What happened could not be known; a person is asked."),
+    call.sort === "question" ? null : h("p", `${question.again ? "Its body ran before, behind the point from which this run goes on" : "What happened could not be known"}; a person is asked.`),
     h("p.dim", `for ${people(question.to, me)}`),
     question.decision ? h("p", question.by ? who(question.by) : null, h("span", ` ${question.decision === "expired" ? "nobody decided in time" : question.decision}${question.changed ? ", with a change" : ""}`), question.decidedAt ? h("span.dim", ` ${clock(question.decidedAt)}`) : null) : null,
     question.note ? h("blockquote", question.note) : null,

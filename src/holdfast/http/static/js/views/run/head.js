@@ -137,10 +137,10 @@ export function head(model, acts) {
     let instead = "same", effects = "ask", before = "";
     const picks = h("div"), effectsPick = h("div");
     const drawPicks = () => {
-      swap(picks, choice(call && call.ended !== null ? [["run", "Call it again"], ["same", "Put a result there"]] : [["run", "Call it again"]], instead, (picked) => { instead = picked; drawPicks(); }, "What the call gets"));
+      swap(picks, choice([["run", "As all from here on"], ...(call?.ended != null ? [["same", "Put a result there"]] : [])], instead, (picked) => { instead = picked; drawPicks(); }, "What the call gets"));
       result.disabled = instead !== "same";
       result.hidden = instead !== "same";
-      swap(effectsPick, choice([["ask", "ask a person"], ["new", "do them anew"], ["refuse", "fail them"]], effects, (picked) => { effects = picked; drawPicks(); }, "Steps that were done behind this point"));
+      swap(effectsPick, choice([["ask", "ask a person"], ["new", "do them anew"], ["refuse", "fail them"]], effects, (picked) => { effects = picked; drawPicks(); }, "Steps from here on that were done before"));
     };
     instead = "run";
     drawPicks();
@@ -153,7 +153,7 @@ export function head(model, acts) {
     const made = await ask({ title: call ? `Fork before ${call.name}` : "Fork this run", yes: "Fork", body: [
       h("p", "A new run shares all that was recorded before this point and pays nothing for it. This run stays as it is."),
       h("label.field-line", h("span", "From", h("span.dim", " number of an event, key of a call, or checkpoint")), at), call ? h("div.field-line", h("span", "This call"), picks) : null, call ? result : null,
-      h("div.field-line", h("span", "Steps that were done behind this point"), effectsPick), h("label.field-line", h("span", "Id"), id), said], does: async () => {
+      h("div.field-line", h("span", "Steps from here on that were done before"), effectsPick), h("label.field-line", h("span", "Id"), id), said], does: async () => {
       const given = at.value.trim(), asked = { effects };
       if (given) asked.at = /^\d+$/.test(given) ? Number(given) : given;
       if (id.value.trim()) asked.id = id.value.trim();

@@ -7,7 +7,7 @@
 // A call is kept in about 200 bytes: no event and no value is kept, and what few calls have (attempts before the last, remarks)
 // is null until it is there.
 
-import { errorLine, isQuiet, isRequest, says as said, told } from "../../events.js";
+import { errorLine, isAgain, isQuiet, isRequest, says as said, told } from "../../events.js";
 import { ms, spoken } from "../../time.js";
 
 const REPLACED = "replaced when the run was forked";
@@ -546,7 +546,7 @@ function asked(journal, event) {
     const call = journal._call(event, "step");
     call.state = "doubt";
     call.remark(said(event), "warn");
-    call.question = { id: data.approval, kind: data.kind, to: data.to ?? [], at: event.at };
+    call.question = { id: data.approval, kind: data.kind, again: isAgain(data), to: data.to ?? [], at: event.at };
     return;
   }
   let call;
