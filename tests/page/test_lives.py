@@ -107,16 +107,20 @@ def test_a_run_begun_from_the_form_is_torn_before_ones_eyes_and_goes_on(place, a
     assert 0 <= seen - claimed < 2_000 + late, (seen - claimed, late)
     recorded = page.evaluate("text => Date.parse(text)", events[torn["seq"] - 1]["at"])
     # Its last sign: of a body it says that it runs when that is a second old.
-    before = max(recorded, *(call["began"] + 1_000 for call in torn["data"]["open"]))
+    before = torn["data"]["seen"]
+    assert before >= max(recorded, *(call["began"] + 1_000 for call in torn["data"]["open"]))
     spoken = page.evaluate(
         "async ms => (await import('/static/js/time.js')).spoken(ms)", round(claimed) - round(before)
     )
     told = page.locator(".pill").get_attribute("aria-label")
     assert told == f"interruption: doomed was gone, saviour went on within {spoken}"
+    expect(page.locator(".run-facts")).to_contain_text(f"no process for {spoken}")
     lost = [each for each in names(page) if each.startswith("dive")]
     assert len(lost) == 3
     assert all(re.fullmatch(r"dive \d, lost with its process at [\d:]+, ran again, done in .*", each) for each in lost)
     assert journal(page, "kelp-bay") == [[event["seq"], event["kind"], event["key"] or ""] for event in events]
+    page.goto("/fleet")
+    expect(page.locator(".lanes")).to_contain_text(f"1 run went on within {spoken}")
 
 
 def names(page):
