@@ -308,6 +308,16 @@ def test_a_fleet_without_a_worker_says_since_when(place, ana):
     expect(page.locator(".lanes text").first).to_have_text(
         re.compile(r"found dead at \d\d:\d\d:\d\d; (\d+ runs? went on within .*, )?1( run)? waits for another worker")
     )
+    assert page.locator(".lanes .rip").count() >= 1
+    expect(page.locator(".lanes .life")).to_have_count(0)  # since when they lived is not known
+    for span in ("1 h", "15 min"):
+        page.click(f".workers header >> text={span}")
+        times, lines = (
+            page.locator(each).evaluate_all("all => all.map(each => each.getBoundingClientRect().x)")
+            for each in (".lane-axis span", ".lanes .grid")
+        )
+        assert len(times) >= 3
+        assert all(min(abs(time - line) for line in lines) <= 1.5 for time in times), (times, lines)
     place.hold.unlink()
     expect(page.locator(".number").first).to_have_text(re.compile(r"Steps a second0\.0no sign of any worker"))
 
