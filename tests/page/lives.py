@@ -69,3 +69,8 @@ async def long_named(how: str) -> str:
 @holdfast.agent
 async def asks(name: str) -> str:
     return "yes" if await holdfast.approve(f"May {name} go on?", show={"name": name}) else "no"
+
+
+@holdfast.agent
+async def listens(name: str) -> int:
+    return await holdfast.receive("go", int, timeout="1 day")

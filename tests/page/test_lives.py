@@ -255,6 +255,21 @@ def test_long_names_fit_on_a_phone_and_everything_can_be_reached(place, browser)
     tablet.leave()
 
 
+def test_a_wait_of_a_run_that_is_over_does_not_wait(place, ana):
+    """The message came, so the time for it was not needed; the other run still waits."""
+    serving(place, "listens")
+    place.act(lambda hf: hf.start("listens", "ana", id="heard"))
+    place.act(lambda hf: hf.start("listens", "ben", id="listens"))
+    place.act(lambda hf: hf.get("listens").wait("waiting"))
+    place.act(lambda hf: hf.get("heard").send("go", 1))
+    place.act(lambda hf: hf.get("heard").wait("completed"))
+    page = ana.goto("/compare?a=heard&b=listens&all=true", ".cmp-row")
+    row = page.locator(".cmp-row", has_text="wait for a message").first
+    expect(row.locator(".cmp-call")).to_contain_text("wait for a message24 h")
+    expect(row.locator(".cmp-half[data-of=A] .cmp-meta")).to_contain_text("over before its time")
+    expect(row.locator(".cmp-half[data-of=B] .cmp-meta")).to_contain_text("waiting")
+
+
 def test_the_day_and_the_first_time_on_the_axis_keep_apart(place, ana):
     serving(place, "tally")
     place.act(lambda hf: hf.start("tally", 5, id="apart"))
