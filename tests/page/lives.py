@@ -74,3 +74,13 @@ async def asks(name: str) -> str:
 @holdfast.agent
 async def listens(name: str) -> int:
     return await holdfast.receive("go", int, timeout="1 day")
+
+
+@holdfast.agent
+async def plans(name: str) -> str:
+    plan = await holdfast.plan(["gather", "write", "ship"])
+    await plan.done("gather")
+    await plan.done("write")
+    await holdfast.progress(1, 4, "gathered")
+    await holdfast.receive("go", int)
+    return name

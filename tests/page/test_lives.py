@@ -270,6 +270,16 @@ def test_a_wait_of_a_run_that_is_over_does_not_wait(place, ana):
     expect(row.locator(".cmp-half[data-of=B] .cmp-meta")).to_contain_text("waiting")
 
 
+def test_progress_is_told_in_the_list_and_with_the_plan_at_the_run(place, ana):
+    serving(place, "plans")
+    place.act(lambda hf: hf.start("plans", "ana", id="planned"))
+    place.act(lambda hf: hf.get("planned").wait("waiting"))
+    page = ana.goto("/runs?q=planned", "tr[data-row]")
+    expect(page.locator("tr[data-row] .prog")).to_have_text("1/4")
+    page = ana.goto("/runs/planned", ".run-facts")
+    expect(page.locator(".run-facts")).to_contain_text("Plan2 of 3 shipprogress 1 of 4, gathered")
+
+
 def test_the_day_and_the_first_time_on_the_axis_keep_apart(place, ana):
     serving(place, "tally")
     place.act(lambda hf: hf.start("tally", 5, id="apart"))
