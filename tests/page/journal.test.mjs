@@ -186,6 +186,12 @@ test("an attempt behind a retry began behind it, and what ran before it is work 
   assert.deepEqual(reason(journal, wait), { why: "again", text: "until it was retried" });
 });
 
+test("nobody carried a fork between what it shares and its own beginning, also in the epoch that it has from there", () => {
+  const journal = folded(["step.completed", "a#0", step("a", { began: at(0), worker: "fox" }), 2, 5], ["run.forked", null, { of: "base", at: 1, by: "ana" }, 600, 5],
+    ["step.completed", "b#0", step("b", { began: at(601), worker: "owl" }), 603, 5]);
+  assert.deepEqual(journal.carriers.map((each) => [each.owner, each.from - T0, each.to - T0]), [["fox", 0, 2000], ["owl", 601_000, 603_000]]);
+});
+
 test("an attempt that failed behind a tear began behind it", () => {
   const journal = folded(
     ["step.completed", "a#0", step("a", { began: at(0), worker: "fox" }), 1],

@@ -393,9 +393,12 @@ export class Journal {
       last.to = this.lastAt ?? last.to;
       last.owner ??= data.owner ?? null;
     }
-    if (event.kind === "run.retried") return; // nobody carried it: its last owner had left, and a person came
+    if (CUTS.has(event.kind)) {
+      if (last) last.ends = "left";
+      return; // nobody carried it: its last owner had left, and a person came
+    }
     if (epoch === 0 || (epoch === null && !worker && !tear && !last)) return; // nobody carried it
-    if (last && !tear && (epoch === null ? !worker || worker === last.owner : epoch === last.epoch)) {
+    if (last?.ends === "now" && !tear && (epoch === null ? !worker || worker === last.owner : epoch === last.epoch)) {
       last.to = Math.max(last.to, event.at);
       last.owner ??= worker;
       return;
