@@ -239,12 +239,14 @@ def test_long_names_fit_on_a_phone_and_everything_can_be_reached(place, browser)
     for path, wanted in (
         ("/runs", ".card"),
         (f"/runs/{run}", ".dw-row"),
+        (f"/runs/{run}/audit", ".deed"),
         (f"/agents/{LONG}", "form.start"),
         ("/audit", ".deed"),
     ):
         page = phone.goto(path, wanted)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
-        assert page.evaluate(BEYOND, ".run-facts dd, .acts button, .crumbs a") == [], path
+        beyond = page.evaluate(BEYOND, ".run-facts dd, .acts button, .crumbs a, .deed > *, [aria-selected=true]")
+        assert beyond == [], path
     phone.leave()
     tablet = Visitor(browser, place.address, place.tokens["ana"], size={"width": 780, "height": 900})
     page = tablet.goto(f"/runs/{run}", ROW)
