@@ -149,6 +149,20 @@ test("word of a step that runs is a sign of its process, which was there when it
   assert.deepEqual(journal.carriers.map((each) => [each.owner, each.to - T0]), [["fox", 8500], ["owl", 9000]]);
 });
 
+test("the last sign that was recorded with a tear holds, for the gap and for who carried it", () => {
+  const journal = folded(["step.completed", "a#0", step("a", { began: at(0), worker: "fox" }), 2],
+    ["run.interrupted", null, { owner: "fox", epoch: 1, by: "owl", how: "dead", seen: at(8), open: [{ key: "b#0", attempt: 1, began: at(2.5) }] }, 9, 2]);
+  assert.deepEqual([journal.tears[0].from - T0, journal.tears[0].to - T0], [8000, 9000]);
+  assert.deepEqual(journal.carriers.map((each) => [each.owner, each.to - T0]), [["fox", 8000], ["owl", 9000]]);
+});
+
+test("who is gone carried it until its last sign, as what was cut off with it", () => {
+  const journal = folded(["step.completed", "a#0", step("a", { began: at(0), worker: "fox" }), 2]);
+  journal.showOpen([{ key: "b#0", name: "b", input: "", attempt: 1, began: at(2) }]);
+  journal.showOpen([], at(4.5));
+  assert.deepEqual([journal.carriers[0].to, [...journal.each()].find((call) => call.key === "b#0").tries[0].ended], [at(4.5), at(4.5)]);
+});
+
 /** A step that is tried twice, and the run that is retried eighteen minutes later. */
 const RETRIED = [
   ["step.completed", "a#0", step("a", { began: at(0) }), 1],
@@ -172,6 +186,12 @@ test("an attempt behind a retry began behind it, and what ran before it is work 
   assert.deepEqual(reason(journal, wait), { why: "again", text: "until it was retried" });
 });
 
+test("nobody carried a fork between what it shares and its own beginning, also in the epoch that it has from there", () => {
+  const journal = folded(["step.completed", "a#0", step("a", { began: at(0), worker: "fox" }), 2, 5], ["run.forked", null, { of: "base", at: 1, by: "ana" }, 600, 5],
+    ["step.completed", "b#0", step("b", { began: at(601), worker: "owl" }), 603, 5]);
+  assert.deepEqual(journal.carriers.map((each) => [each.owner, each.from - T0, each.to - T0]), [["fox", 0, 2000], ["owl", 601_000, 603_000]]);
+});
+
 test("an attempt that failed behind a tear began behind it", () => {
   const journal = folded(
     ["step.completed", "a#0", step("a", { began: at(0), worker: "fox" }), 1],
@@ -183,7 +203,7 @@ test("an attempt that failed behind a tear began behind it", () => {
 test("what was cut off is there while nobody goes on, and until the one who took over says what runs", () => {
   const journal = folded(["step.completed", "a#0", step("a", { began: at(0) }), 2]);
   journal.showOpen([{ key: "x-0:model/x.model#0", name: "x.model", input: "hello", attempt: 1, began: at(2) }]);
-  journal.showOpen([], { gone: true });
+  journal.showOpen([], at(3));
   const shown = () => [...journal.each()].filter((call) => call.key === "x-0:model/x.model#0").map((call) => [call.name, call.input, call.state, call.began, (call.tries ?? []).map((each) => [each.how, each.began - T0, each.ended - T0])]);
   const cut = [["model", "hello", "waiting", null, [["lost", 2000, 3000]]]];
   assert.deepEqual(shown(), cut);

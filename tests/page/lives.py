@@ -69,3 +69,18 @@ async def long_named(how: str) -> str:
 @holdfast.agent
 async def asks(name: str) -> str:
     return "yes" if await holdfast.approve(f"May {name} go on?", show={"name": name}) else "no"
+
+
+@holdfast.agent
+async def listens(name: str) -> int:
+    return await holdfast.receive("go", int, timeout="1 day")
+
+
+@holdfast.agent
+async def plans(name: str) -> str:
+    plan = await holdfast.plan(["gather", "write", "ship"])
+    await plan.done("gather")
+    await plan.done("write")
+    await holdfast.progress(1, 4, "gathered")
+    await holdfast.receive("go", int)
+    return name

@@ -78,7 +78,8 @@ class Scene:
             **os.environ,
             "HOLDFAST_URL": self.url,
             "SCENE_HOLD": str(self.hold),
-            "PYTHONPATH": str(HERE.parents[1]),
+            # Of this tree, whatever is installed.
+            "PYTHONPATH": os.pathsep.join(map(str, (HERE.parents[1], HERE.parents[1] / "src"))),
         }
 
     def worker(self, name: str, file: str = "agents.py") -> subprocess.Popen[bytes]:

@@ -133,7 +133,7 @@ def test_no_text_does_anything_in_any_view(place, browser, name):
     walk.to(f"/runs/{name}/conversation", ".turn")
     walk.to(f"/runs/{name}/data", ".data-block")
     walk.to(f"/runs/{name}/streams", ".stream-list button")
-    walk.to(f"/runs/{name}/audit", ".deeds table")
+    walk.to(f"/runs/{name}/audit", ".deed")
     walk.to(f"/runs/fall-{name}", ".side .trace")
     walk.to(f"/approvals/{questions[name]}", ".q-head h1")
     walk.to("/conversations", "[data-row]")

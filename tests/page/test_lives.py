@@ -107,16 +107,20 @@ def test_a_run_begun_from_the_form_is_torn_before_ones_eyes_and_goes_on(place, a
     assert 0 <= seen - claimed < 2_000 + late, (seen - claimed, late)
     recorded = page.evaluate("text => Date.parse(text)", events[torn["seq"] - 1]["at"])
     # Its last sign: of a body it says that it runs when that is a second old.
-    before = max(recorded, *(call["began"] + 1_000 for call in torn["data"]["open"]))
+    before = torn["data"]["seen"]
+    assert before >= max(recorded, *(call["began"] + 1_000 for call in torn["data"]["open"]))
     spoken = page.evaluate(
         "async ms => (await import('/static/js/time.js')).spoken(ms)", round(claimed) - round(before)
     )
     told = page.locator(".pill").get_attribute("aria-label")
     assert told == f"interruption: doomed was gone, saviour went on within {spoken}"
+    expect(page.locator(".run-facts")).to_contain_text(f"no process for {spoken}")
     lost = [each for each in names(page) if each.startswith("dive")]
     assert len(lost) == 3
     assert all(re.fullmatch(r"dive \d, lost with its process at [\d:]+, ran again, done in .*", each) for each in lost)
     assert journal(page, "kelp-bay") == [[event["seq"], event["kind"], event["key"] or ""] for event in events]
+    page.goto("/fleet")
+    expect(page.locator(".lanes")).to_contain_text(f"1 run went on within {spoken}")
 
 
 def names(page):
@@ -235,12 +239,14 @@ def test_long_names_fit_on_a_phone_and_everything_can_be_reached(place, browser)
     for path, wanted in (
         ("/runs", ".card"),
         (f"/runs/{run}", ".dw-row"),
+        (f"/runs/{run}/audit", ".deed"),
         (f"/agents/{LONG}", "form.start"),
         ("/audit", ".deed"),
     ):
         page = phone.goto(path, wanted)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
-        assert page.evaluate(BEYOND, ".run-facts dd, .acts button, .crumbs a") == [], path
+        beyond = page.evaluate(BEYOND, ".run-facts dd, .acts button, .crumbs a, .deed > *, [aria-selected=true]")
+        assert beyond == [], path
     phone.leave()
     tablet = Visitor(browser, place.address, place.tokens["ana"], size={"width": 780, "height": 900})
     page = tablet.goto(f"/runs/{run}", ROW)
@@ -249,6 +255,31 @@ def test_long_names_fit_on_a_phone_and_everything_can_be_reached(place, browser)
     tablet.goto(f"/runs/{run}?at=leap%230", ".side .facts")
     assert page.evaluate("[...document.querySelectorAll('.side')].every(side => side.scrollWidth <= side.clientWidth)")
     tablet.leave()
+
+
+def test_a_wait_of_a_run_that_is_over_does_not_wait(place, ana):
+    """The message came, so the time for it was not needed; the other run still waits."""
+    serving(place, "listens")
+    place.act(lambda hf: hf.start("listens", "ana", id="heard"))
+    place.act(lambda hf: hf.start("listens", "ben", id="listens"))
+    place.act(lambda hf: hf.get("listens").wait("waiting"))
+    place.act(lambda hf: hf.get("heard").send("go", 1))
+    place.act(lambda hf: hf.get("heard").wait("completed"))
+    page = ana.goto("/compare?a=heard&b=listens&all=true", ".cmp-row")
+    row = page.locator(".cmp-row", has_text="wait for a message").first
+    expect(row.locator(".cmp-call")).to_contain_text("wait for a message24 h")
+    expect(row.locator(".cmp-half[data-of=A] .cmp-meta")).to_contain_text("over before its time")
+    expect(row.locator(".cmp-half[data-of=B] .cmp-meta")).to_contain_text("waiting")
+
+
+def test_progress_is_told_in_the_list_and_with_the_plan_at_the_run(place, ana):
+    serving(place, "plans")
+    place.act(lambda hf: hf.start("plans", "ana", id="planned"))
+    place.act(lambda hf: hf.get("planned").wait("waiting"))
+    page = ana.goto("/runs?q=planned", "tr[data-row]")
+    expect(page.locator("tr[data-row] .prog")).to_have_text("1/4")
+    page = ana.goto("/runs/planned", ".run-facts")
+    expect(page.locator(".run-facts")).to_contain_text("Plan2 of 3 shipprogress 1 of 4, gathered")
 
 
 def test_the_day_and_the_first_time_on_the_axis_keep_apart(place, ana):
@@ -304,6 +335,16 @@ def test_a_fleet_without_a_worker_says_since_when(place, ana):
     expect(page.locator(".lanes text").first).to_have_text(
         re.compile(r"found dead at \d\d:\d\d:\d\d; (\d+ runs? went on within .*, )?1( run)? waits for another worker")
     )
+    assert page.locator(".lanes .rip").count() >= 1
+    expect(page.locator(".lanes .life")).to_have_count(0)  # since when they lived is not known
+    for span in ("1 h", "15 min"):
+        page.click(f".workers header >> text={span}")
+        times, lines = (
+            page.locator(each).evaluate_all("all => all.map(each => each.getBoundingClientRect().x)")
+            for each in (".lane-axis span", ".lanes .grid")
+        )
+        assert len(times) >= 3
+        assert all(min(abs(time - line) for line in lines) <= 1.5 for time in times), (times, lines)
     place.hold.unlink()
     expect(page.locator(".number").first).to_have_text(re.compile(r"Steps a second0\.0no sign of any worker"))
 

@@ -6,6 +6,7 @@ import urllib.request
 
 import pytest
 from playwright.sync_api import expect
+from tests.page.browser import PHONE
 from tests.page.scene import served
 
 from holdfast.cli.view.tree import History
@@ -207,10 +208,18 @@ def test_the_other_sides_of_a_run_are_there(visit):
     )  # by the process that was killed
     page = visitor.goto("/runs/otters-2026-07/data", ".data-block")
     expect(page.locator(".data-cols")).to_contain_text("how sea otters hold on")
-    page = visitor.goto("/runs/otters-2026-07/audit", ".deeds table")
-    expect(page.locator(".deeds")).to_contain_text("start")
+    page = visitor.goto("/runs/otters-2026-07/audit", ".deed")
+    expect(page.locator(".audit-list")).to_contain_text("start")
     page = visitor.goto("/runs/otters-2026-07/conversation", ".turn")
     expect(page.locator(".talk .across")).to_have_count(1)
+
+
+def test_on_a_phone_the_chosen_side_of_a_run_is_in_sight_and_deeds_fit(visit):
+    page = visit("ana", phone=True).goto("/runs/otters-2026-07/audit", ".deed")
+    for each in ("[role=tab][aria-selected=true]", ".deed >> nth=0", ".deed time >> nth=0"):
+        box = page.locator(each).bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= PHONE["width"], each
+    assert box["height"] < 30  # a time is one line
 
 
 def test_a_journal_is_read_once_while_nothing_is_new(visit):

@@ -36,6 +36,13 @@ test("what a tool did after a process was gone stands behind the tear", () => {
   assert.deepEqual(said(turns), ["call", "tear", "tool"]);
 });
 
+test("what a model answered after a process was gone stands behind the tear, wherever it was first asked", () => {
+  const lost = { key: `${AGENT}:model/clerk.model#1`, attempt: 1, began: at(3) };
+  const turns = turnsOf(folded(model(0, 0, 2), ["run.interrupted", null, { owner: "fox", by: "owl", seen: at(5), open: [lost] }, 9, 2], model(1, 10, 12), asked("c1", 13)));
+  assert.deepEqual(said(turns), ["call", "tear", "call"]);
+  assert.ok(turns[2].tools.has("c1"));
+});
+
 test("a question that nobody has decided is beside the wish, and the tool was not called", () => {
   const turns = turnsOf(folded(model(0, 0, 2), asked("c1", 3)));
   assert.deepEqual(said(turns), ["call"]);

@@ -153,7 +153,13 @@ async def test_expired_lease_is_an_interruption(place: Place) -> None:
         assert (taken.lease_epoch, taken.crash_count, taken.next_seq) == (2, 1, 2)
         event = (await young.journal("a"))[-1]
         assert (event.seq, event.kind, event.epoch) == (1, "run.interrupted", 2)
-        assert event.data == {"owner": old.worker_id, "epoch": 1, "by": young.worker_id, "how": "lease"}
+        assert event.data == {
+            "owner": old.worker_id,
+            "epoch": 1,
+            "by": young.worker_id,
+            "how": "lease",
+            "seen": 1_000_000,
+        }
 
 
 async def test_two_crashes_are_claimed_alone(place: Place) -> None:

@@ -50,7 +50,9 @@ async def test_a_killed_worker_is_noticed_at_once(place: Place) -> None:
         assert [row.crash_count for row in rows] == [1, 1, 1]
         (event,) = await store.journal("run-0")
         assert event.kind == "run.interrupted"
+        seen = event.data.pop("seen")
         assert event.data == {"owner": worker, "epoch": 1, "by": store.worker_id, "how": "dead"}
+        assert 0 < seen <= event.at
         assert await store.recover() == 0
         assert not [name for name in files_beside(place) if worker in name]
         assert (await store.facts())["workers"] == 1

@@ -6,18 +6,25 @@ import apsw
 import pytest
 from tests.store.places import TTL, LosesAnswers, ManualClock, Place, finish, new, owned, park, step, write
 
+from holdfast.client.info import infos_of
 from holdfast.store.appends import Transition
+from holdfast.store.calls import Told
 from holdfast.store.queries import QUERIES
 from holdfast.store.store import Store
+from holdfast.words.calls import OpenBody
 from holdfast.words.life import LETTERS, MOST, life_of, stands, worked
 from holdfast.words.limits import Lane
 from holdfast.words.model import TRANSITIONS, RunRow
 
 
-async def told(store: Store, run: str, now: int) -> tuple[tuple[str, int], ...]:
+async def held(store: Store, run: str) -> RunRow:
     row = await store.run(run)
     assert row is not None
-    return life_of(row, now)
+    return row
+
+
+async def told(store: Store, run: str, now: int) -> tuple[tuple[str, int], ...]:
+    return life_of(await held(store, run), now)
 
 
 async def test_a_life_is_told_in_pieces(place: Place) -> None:
@@ -68,6 +75,26 @@ async def test_a_tear_is_from_the_last_record_to_the_next_claim(place: Place) ->
         assert again.interruptions == 2  # in all, whatever was done between
         await finish(old, again)
         assert await told(old, "a", clock.time) == (("work", 400), ("torn", TTL + 7), ("torn", TTL + 30))
+
+
+async def test_word_of_an_open_call_is_a_sign_of_its_owner(place: Place) -> None:
+    """The row, the event, the lost worker and an open tear tell of one moment; word of an owner before that is none."""
+    clock = ManualClock()
+    async with place.open(clock) as old, place.open(clock) as young:
+        row = await owned(old, "a")
+        clock.time += 1_500
+        await old.tell_calls({"a": Told(row.lease_epoch, 1, [OpenBody("b#0", "b", "", 1, clock.time - 1_200)])}, [])
+        seen = clock.time
+        clock.time += TTL
+        (info,) = await infos_of(young, [await held(young, "a")])
+        assert (info.life, info.worked_ms) == ((("work", 1_500), ("torn", TTL)), 1_500)
+        (taken,) = await young.claim(["agent"], 1, TTL)
+        assert (await told(young, "a", clock.time))[:2] == (("work", 1_500), ("torn", TTL))
+        assert worked(taken, clock.time) == 1_500
+        (event,) = await young.journal("a", 0, 10)
+        assert event.data["seen"] == seen
+        (lost,) = await young.lost_workers()
+        assert lost.after_ms == TTL
 
 
 async def test_a_long_life_stays_short(place: Place) -> None:

@@ -75,7 +75,7 @@ class LostWorker:
         how: "dead" (its process was gone), "lease" (it stood still for longer than its leases) or "drained" (it stopped by itself).
         at: When that was noticed.
         moved: How many of its runs went on with others, or were given back.
-        after_ms: The longest time from the last record of one of these runs until another worker had it.
+        after_ms: The longest time from the last sign of it in one of these runs until another worker had it.
 
     Example:
         ```python

@@ -200,9 +200,11 @@ class RunInfo:
             budget=Budget.seen(row.budget),
             worker=row.lease_owner if row.status == "running" else None, worker_gone=is_forsaken(row, now),
             queue=row.queue, priority=row.priority, updated_at=moment(row.updated_at), epoch=row.lease_epoch,
-            events=row.next_seq, interruptions=row.interruptions if is_known(row) else None, worked_ms=worked(row, now),
+            events=row.next_seq, interruptions=row.interruptions if is_known(row) else None,
+            worked_ms=worked(row, now, here.told_at),
             stopping=stopping(row, here), failure=None if error is None else FailureInfo.of(error),
-            items=_items((said or {}).get("plan")), doing=doing(row, waits_for, here), life=life_of(row, now),
+            items=_items((said or {}).get("plan")), doing=doing(row, waits_for, here),
+            life=life_of(row, now, here.told_at),
             forked=None if forked is None else Forked(*forked),
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Needs: questions, steps in doubt, and runs that do not go on by themselves, the most urgent first.
+"""Needs: open questions, steps in doubt, and runs that do not go on by themselves, the most urgent first.
 
 Look here for what `hf.needs` lists and in which order. Which runs are stuck is decided in the store (`stalled` in its queries.sql);
 this says why. Runs that one worker would mend, because nobody serves their code or nobody takes them, are one thing together.
@@ -30,7 +30,9 @@ Kind = Literal["question", "in_doubt", "paused", "crashes", "unserved", "overdue
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A thing that does not go on without a person.
+    """A thing that a person should look at: an open question, also one that ends by itself, or a run that does not go on by itself.
+
+    A failed run is none: it is over.
 
     Attributes:
         kind: "question", "in_doubt" (nobody knows whether a step happened), "paused", "crashes" (its process ends again and again),

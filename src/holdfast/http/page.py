@@ -31,7 +31,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
     "/runs/{id}/conversation": ("views/run", "views/run/talk"),
     "/runs/{id}/journal": ("views/run", "views/run/history"),
     "/runs/{id}/data": ("views/run", "views/run/data"),
-    "/runs/{id}/audit": ("views/run", "views/run/deeds"),
+    "/runs/{id}/audit": ("views/run", "views/audit"),
     "/runs/{id}/streams": ("views/run", "views/run/streams"),
     "/runs/{id}/streams/{name:path}": ("views/run", "views/run/streams"),
     "/approvals": ("views/approvals",),

@@ -58,9 +58,10 @@ class Leases(Workers):
         highest priority goes first. A run whose limit has no slot, or whose rate no turn, is held back.
         A claimed run that was still 'running' was interrupted: `crash_count + 1` and a `run.interrupted` event, which
         names the worker that took it over and how that was noticed: the owner's lock was free ("dead"), or its lease
-        was over ("lease"). Runs with two crashes or more are left out, unless `alone`: then one run is claimed, and any
-        may be it. Never claims a run that this very incarnation is running. `sure`: a run is known to be due, so skip
-        the cheap check before claiming. A run that waits is taken up to `early_ms` before its time.
+        was over ("lease"); and when that owner was last heard of ("seen"). Runs with two crashes or more are left out,
+        unless `alone`: then one run is claimed, and any may be it. Never claims a run that this very incarnation is
+        running. `sure`: a run is known to be due, so skip the cheap check before claiming. A run that waits is taken up
+        to `early_ms` before its time.
         """
         named = None if queues is None else list(queues)
         claim = Claim(list(agents), limit, ttl_ms, root, named, alone, early_ms)
@@ -194,11 +195,18 @@ class Claim:
         for run in picked:
             if run.status == "running":
                 how = "lease" if run.owner in living else "dead"
-                data: dict[str, Any] = {"owner": run.owner, "epoch": run.epoch, "by": tx.worker, "how": how}
+                torn = torn_ms(claimed[run.id])
+                data: dict[str, Any] = {
+                    "owner": run.owner,
+                    "epoch": run.epoch,
+                    "by": tx.worker,
+                    "how": how,
+                    "seen": tx.now - torn,
+                }
                 if (run.id, run.epoch) in left:
                     data["open"] = left[run.id, run.epoch]
                 yield from tx.record(run.id, run.seq, run.epoch + 1, "run.interrupted", data)
-                lost.setdefault((str(run.owner), how), []).append(torn_ms(claimed[run.id]))
+                lost.setdefault((str(run.owner), how), []).append(torn)
             tx.changed(run.id, News.MOVED)
         for (owner, how), after in sorted(lost.items()):
             yield from tx.rows("lose_worker", whose=owner, how=how, moved=len(after), after_ms=max(after))

@@ -57,6 +57,10 @@ ELSE substr(CAST(1000000000000 + CAST(substr(runs.life, 1, 12) AS BIGINT) + CAST
 -- Part of others: when the last piece of a run's life began.
 coalesce(runs.life_at, runs.updated_at)
 
+-- name: last_sign
+-- Part of others: when the owner of a running run was last heard of, by what it recorded or streamed, or told of its open calls.
+max(runs.updated_at, coalesce((SELECT told.at FROM open_calls AS told WHERE told.run_id = runs.id AND told.epoch = runs.lease_epoch), 0))
+
 -- name: lived
 -- Part of others: the life of a run with the piece that ends now. 12 digits have room for 31 years.
 {pieces} || substr(CAST(1000000000000 + max(0, :now - {since}) AS TEXT), 2) || {stood}
@@ -460,18 +464,18 @@ ORDER BY priority DESC, due_at LIMIT :limit
 
 -- name: claim
 -- Take the lease of these runs; one that was running lost its owner, and gets one place for `run.interrupted`.
--- From the last record of that owner on its life was torn.
+-- From the last sign of that owner on its life was torn.
 UPDATE runs
 SET crash_count = crash_count + CASE WHEN status = 'running' THEN 1 ELSE 0 END,
     next_seq = next_seq + CASE WHEN status = 'running' THEN 1 ELSE 0 END,
     status = 'running', lease_owner = :worker, lease_epoch = lease_epoch + 1, due_at = :now + :ttl,
     started_at = coalesce(started_at, :now), waits_for = NULL, awaits = NULL, updated_at = :now, lease_claim = :claim,
     life = CASE WHEN status = 'running'
-           THEN {pieces} || substr(CAST(1000000000000 + max(0, updated_at - {since}) AS TEXT), 2) || 'w'
-                || substr(CAST(1000000000000 + max(0, :now - updated_at) AS TEXT), 2) || 'x'
+           THEN {pieces} || substr(CAST(1000000000000 + max(0, {last_sign} - {since}) AS TEXT), 2) || 'w'
+                || substr(CAST(1000000000000 + max(0, :now - {last_sign}) AS TEXT), 2) || 'x'
            ELSE {lived} END,
     life_at = :now, interruptions = interruptions + CASE WHEN status = 'running' THEN 1 ELSE 0 END,
-    worked_ms = worked_ms + CASE WHEN status = 'running' THEN max(0, updated_at - {since}) ELSE 0 END
+    worked_ms = worked_ms + CASE WHEN status = 'running' THEN max(0, {last_sign} - {since}) ELSE 0 END
 WHERE id IN (SELECT value FROM json_each(:ids))
 RETURNING {run}
 
@@ -684,10 +688,11 @@ WHERE run_id IN (SELECT value FROM json_each(:ids)) AND runs.id = run_id AND sta
   AND due_at > :now
 
 -- name: present
--- What lists say of runs beyond their rows: open calls, the last events that matter, requests to stop, where forks come from.
-SELECT 1, run_id, many, '', CAST(NULL AS TEXT), calls, epoch FROM open_calls CROSS JOIN runs
+-- What lists say of runs beyond their rows: open calls, or when an owner that is gone told of some, the last events that matter, requests to stop, where forks come from.
+SELECT CASE WHEN due_at > :now THEN 1 ELSE 0 END, run_id, many, '', CAST(NULL AS TEXT), calls,
+       CASE WHEN due_at > :now THEN epoch ELSE at END
+FROM open_calls CROSS JOIN runs
 WHERE run_id IN (SELECT value FROM json_each(:ids)) AND runs.id = run_id AND status = 'running' AND lease_epoch = epoch
-  AND due_at > :now
 UNION ALL
 SELECT 2, events.run_id, seq, kind, key,
        CASE WHEN kind IN ('step.completed', 'step.failed', 'step.cancelled') THEN NULL ELSE data END, at

@@ -27,10 +27,15 @@ def stands(row: RunRow) -> str:
     return {"running": "work", "ready": "ready"}.get(row.status, "paused")
 
 
-def life_of(row: RunRow, now: int) -> tuple[Piece, ...]:
+def last_sign(row: RunRow, told_at: int | None) -> int:
+    """When the owner of a run was last heard of: it recorded or streamed something, or told of open calls, which is `told_at`."""
+    return max(row.updated_at, told_at or 0)
+
+
+def life_of(row: RunRow, now: int, told_at: int | None = None) -> tuple[Piece, ...]:
     """Read the life of a run, the oldest piece first; the last one of a run that has not ended lasts.
 
-    A run whose lease is over was torn when its owner last recorded something. One that was begun before lives were kept has none.
+    A run whose lease is over was torn at the last sign of its owner. One that was begun before lives were kept has none.
     """
     if not is_known(row):
         return ()
@@ -41,19 +46,20 @@ def life_of(row: RunRow, now: int) -> tuple[Piece, ...]:
     since = row.updated_at if row.life_at is None else row.life_at
     if row.status not in FINISHED:
         if _is_torn(row, now):
-            found += [("work", max(0, row.updated_at - since)), ("torn", max(0, now - row.updated_at))]
+            sign = last_sign(row, told_at)
+            found += [("work", max(0, sign - since)), ("torn", max(0, now - sign))]
         else:
             found.append((stands(row), max(0, now - since)))
     return _merged(found, lasts=row.status not in FINISHED)
 
 
-def worked(row: RunRow, now: int) -> int | None:
+def worked(row: RunRow, now: int, told_at: int | None = None) -> int | None:
     """Count the milliseconds for which its owners worked on it; None if that was not counted from its beginning."""
     if not is_known(row):
         return None
     if row.status != "running" or row.life_at is None:
         return row.worked_ms
-    until = row.updated_at if _is_torn(row, now) else now
+    until = last_sign(row, told_at) if _is_torn(row, now) else now
     return row.worked_ms + max(0, until - row.life_at)
 
 

@@ -9,9 +9,8 @@ import { isId } from "../text.js";
 
 const PAGE = 100;
 
-export function open(context) {
-  const { query, go } = context;
-  const wanted = { run: query.get("run"), by: query.get("by"), action: query.get("action") };
+/** The deeds that fit {run, by, action}, the newest first. */
+export function deeds(wanted) {
   const place = h("ol.deeds");
   const body = h("section.panel.audit-list", ghosts());
   const more = h("footer.foot");
@@ -30,13 +29,18 @@ export function open(context) {
     last = date;
     return [...head, deed(each)];
   });
+  fill();
+  return body;
+}
+
+export function open({ query, go }) {
+  const wanted = { run: query.get("run"), by: query.get("by"), action: query.get("action") };
   const field = (name, label) => h("label.audit-field", h("span.dim", label), h("input.text", { name, value: wanted[name] ?? "", autocomplete: "off", autocapitalize: "none", spellcheck: "false" }));
   const filter = h("form.audit-filter", { onsubmit: (event) => {
     event.preventDefault();
     go(path("audit", Object.fromEntries(new FormData(event.target))));
   } }, field("run", "run"), field("by", "by"), field("action", "action"), h("button.button", { type: "submit" }, "Filter"));
-  fill();
-  return { element: h("div", h("div.head", h("div.head-line", h("h1", "Audit"), h("p.dim", "who did what, and through which door"))), filter, body) };
+  return { element: h("div", h("div.head", h("div.head-line", h("h1", "Audit"), h("p.dim", "who did what, and through which door"))), filter, deeds(wanted)) };
 }
 
 function deed(each) {

@@ -120,17 +120,20 @@ export function open(context) {
     const edited = row.b?.edited || row.a?.edited || (!row.same && fork && row.key === answer.parts?.key && row.a && row.b && row.a.input === row.b.input), how = row.same ? "same" : !row.a ? "new" : !row.b ? "gone" : edited ? "edit" : "differs";
     const other = row.a && row.b && row.a.input !== row.b.input, input = other ? "" : (row.a?.input ?? row.b?.input ?? ""), [left, right] = row.a && row.b && !row.same ? words(cut(valueOf(row.a), LONG), cut(valueOf(row.b), LONG)) : [[[valueOf(row.a), false]], [[valueOf(row.b), false]]];
     return h("div.cmp-row", { class: `is-${how}`, tabIndex: 0, data: { row: "1" }, title: row.key },
-      h("div.cmp-call", h(row.kind === "question" ? "span.strong" : "code.strong", { title: row.name }, nameOf(row)), h("span.dim.cut", input), other ? h("span.stop-ink.cmp-input", "another input") : null),
+      h("div.cmp-call", h(row.kind === "question" ? "span.strong" : "code.strong", { title: row.name }, nameOf(row)), h("span.dim.cut", inputOf(row, input)), other ? h("span.stop-ink.cmp-input", "another input") : null),
       h("span.cmp-sign", { title: SIGNS[how][1], "aria-label": SIGNS[how][1], role: "img" }, SIGNS[how][0]), half(row.a, left, "del", row, "A", other), half(row.b, right, "ins", row, "B", other));
   }
 
+  const inputOf = ({ kind }, input) => (kind === "timer" ? input.replace(/^\{"ms": (\d+)\}$/, (_, long) => spoken(Number(long))) : input);
+  /** How a call stands that has not ended; in a run that is over nothing waits or runs any more. */
+  const statusOf = ({ status }, { kind }, run) => (!FINISHED.has(run.status) || !["waiting", "running"].includes(status) ? status : kind === "timer" ? "over before its time" : "did not end");
   const nameOf = (row) => (row.name.startsWith(":") ? callName(row.name) : row.name);
   const valueOf = (part) => (part ? (part.error ?? part.preview ?? "") : "");
 
   function half(part, pieces, tag, row, letter, other) {
     if (!part) return h("div.cmp-half.gone", { data: { of: letter } }, h("span.dim", "not called"));
-    return h("div.cmp-half", { data: { of: letter } }, other ? h("p.dim", "called with ", h("code", part.input)) : null, h("div.cmp-value", { class: part.error ? "bad-ink" : "" }, h("code", pieces.map(([text, differs]) => (differs && text.trim() ? h(tag, text) : text)))),
-      h("div.cmp-meta.dim", isReused(letter, part) ? h("span", `from ${letter === "A" ? "B" : "A"}, not paid again`) : part.ms == null ? (part.status && part.status !== "completed" ? h("span", part.status) : null) : h("span", spoken(part.ms)), part.usd && !isReused(letter, part) ? h("span", dollars(part.usd)) : null, part.attempts > 1 ? h("span.stop-ink", `${part.attempts} attempts`) : null, part.torn_ms ? chip(`went on after ${spoken(part.torn_ms)}`, "", "tear") : null, h("a.link", { href: path("runs", letter === "A" ? answer.a.id : answer.b.id, { at: row.key }) }, "show")));
+    return h("div.cmp-half", { data: { of: letter } }, other ? h("p.dim", "called with ", h("code", inputOf(row, part.input))) : null, h("div.cmp-value", { class: part.error ? "bad-ink" : "" }, h("code", pieces.map(([text, differs]) => (differs && text.trim() ? h(tag, text) : text)))),
+      h("div.cmp-meta.dim", isReused(letter, part) ? h("span", `from ${letter === "A" ? "B" : "A"}, not paid again`) : part.ms == null ? (part.status && part.status !== "completed" ? h("span", statusOf(part, row, answer[letter.toLowerCase()])) : null) : h("span", spoken(part.ms)), part.usd && !isReused(letter, part) ? h("span", dollars(part.usd)) : null, part.attempts > 1 ? h("span.stop-ink", `${part.attempts} attempts`) : null, part.torn_ms ? chip(`went on after ${spoken(part.torn_ms)}`, "", "tear") : null, h("a.link", { href: path("runs", letter === "A" ? answer.a.id : answer.b.id, { at: row.key }) }, "show")));
   }
 
   function result(one, other) {

@@ -8,7 +8,7 @@ import { styled } from "../sheets.js";
 import { goneWords, minutesOf, silence } from "./fleet/past.js";
 import { between, edge, moved, path as line } from "./run/torn.js";
 
-const EVERY_MS = 5000, MOST = 200, HIGH = 38, HOUR = 3_600_000, STUB = 28; // px that are drawn of a life whose beginning is not known
+const EVERY_MS = 5000, MOST = 200, HIGH = 38, HOUR = 3_600_000, STUB = 28; // px of dots before the end of a life whose beginning is not known
 const SPANS = [["15", "15 min", "15 min"], ["60", "1 h", "hour"], ["1440", "1 d", "day"]];
 const hash = (text) => [...text].reduce((sum, each) => (Math.imul(sum, 31) + each.codePointAt(0)) | 0, 7) >>> 0;
 
@@ -106,8 +106,8 @@ export function open(context) {
   const lanes = () => {
     const from = now() - span * 60_000;
     return [
-      ...told.workers.map((each) => ({ ...each, alive: true, from: ms(each.started_at), to: null })),
-      ...told.lost.filter((each) => ms(each.at) > from).map((each) => ({ ...each, alive: false, from: ms(each.started_at) ?? null, to: ms(each.at) })).sort((one, other) => other.to - one.to),
+      ...told.workers.map((each) => ({ ...each, alive: true, from: ms(each.started_at) })),
+      ...told.lost.filter((each) => ms(each.at) > from).map((each) => ({ ...each, alive: false, to: ms(each.at) })).sort((one, other) => other.to - one.to),
     ].slice(0, 40);
   };
 
@@ -129,16 +129,21 @@ export function open(context) {
       all.length ? h("div.worker-grid", h("div.worker-rows", h("div.worker.heads", h("span", "Worker"), h("span.heads-two", h("span", "State"), h("span", "Last beat")), h("span", "Runs")), rows), narrow ? null : h("div.lane-side", axisOf(), lane)) : h("p.pad.dim", "None. Start one: ", h("code", "holdfast worker FILE.py")));
   }
 
+  /** Whole moments within the span that ends at `until`: each has its line, and its time above it if there is room. */
+  function ticks(until) {
+    const number = span < 60 ? 5 : 6, step = (span * 60_000) / number; // whole minutes
+    return Array.from({ length: number }, (_, nth) => (Math.floor(until / step) - nth) * step);
+  }
+
   function axisOf() {
-    const from = now() - span * 60_000, step = (span / 6) * 60_000, first = Math.ceil(from / step) * step;
-    const share = (at) => `calc((100% - 8px) * ${((at - from) / (span * 60_000)).toFixed(4)})`;
-    return h("div.lane-axis", [0, 1, 2, 3, 4, 5].map((nth) => (first + nth * step < now() - step / 3 && !deploys().some(({ at }) => Math.abs(at - first - nth * step) < span * 3000) ? h("span", { style: { left: share(first + nth * step) } }, minute(first + nth * step)) : null)), deploys().filter(({ at }) => at > from).map(({ at, version }) => h("span.deployed", { style: { left: share(at) } }, icon("flag"), version)));
+    const until = now(), from = until - span * 60_000, share = (at) => `calc((100% - 8px) * ${((at - from) / (span * 60_000)).toFixed(4)})`;
+    return h("div.lane-axis", ticks(until).map((tick) => (tick < until - span * 3333 && !deploys().some(({ at }) => Math.abs(at - tick) < span * 3000) ? h("span", { style: { left: share(tick) } }, minute(tick)) : null)), deploys().filter(({ at }) => at > from).map(({ at, version }) => h("span.deployed", { style: { left: share(at) } }, icon("flag"), version)));
   }
 
   /** Where a version was first seen, if workers of another one were there before. */
   function deploys() {
     const firsts = new Map();
-    for (const each of [...told.workers, ...told.lost]) if (each.version && ms(each.started_at) !== null) firsts.set(each.version, Math.min(firsts.get(each.version) ?? Infinity, ms(each.started_at)));
+    for (const each of told.workers) if (each.version) firsts.set(each.version, Math.min(firsts.get(each.version) ?? Infinity, ms(each.started_at)));
     const sorted = [...firsts].map(([version, at]) => ({ version, at })).sort((one, other) => one.at - other.at);
     return sorted.slice(1);
   }
@@ -147,17 +152,17 @@ export function open(context) {
     if (!width) return;
     const all = lanes(), until = now(), from = until - span * 60_000, x = (moment) => ((moment - from) / (span * 60_000)) * (width - 8), high = all.length * HIGH;
     const made = s("svg.lanes", { width, height: high, role: "img", "aria-label": `Workers of the last ${spoken(span * 60_000)}` }), newest = deploys().at(-1)?.version;
-    for (let nth = 0; nth <= 6; nth += 1) made.append(s("path.grid", { d: `M${Math.round(((width - 8) / 6) * nth) + 0.5} 0V${high}` }));
+    for (const tick of ticks(until)) made.append(s("path.grid", { d: `M${Math.round(x(tick)) + 0.5} 0V${high}` }));
     for (const { at } of deploys()) if (at > from) made.append(s("path.deploy", { d: `M${Math.round(x(at)) + 0.5} 0V${high}` }));
     all.forEach((each, nth) => {
-      const top = nth * HIGH + 10, bottom = top + 18, left = Math.max(each.from == null ? x(each.to ?? until) - STUB : x(each.from), 0), right = each.alive ? width - 8 : Math.max(x(each.to), left + 2), killed = !each.alive && each.how !== "drained", old = newest && each.version !== newest ? ".old" : "";
-      const seed = hash(each.id), rough = killed ? edge(right, top, bottom, { seed, tooth: 4 }) : null;
-      made.append(s(`path.life${old}`, { d: rough ? between([[left, top], [left, bottom]], rough) : `M${left} ${top}H${right}V${bottom}H${left}Z` }));
-      const share = each.alive ? (each.limit ? (each.running ?? 0) / each.limit : 0) : Math.min((each.moved ?? 0) / 100, 1), tall = Math.max(18 * Math.min(share, 1), share ? 1.5 : 0);
-      if (tall) made.append(s(`path.load${old}`, { d: `M${left} ${bottom}V${bottom - tall}H${right - (killed ? 2 : 0)}V${bottom}Z` }));
+      const top = nth * HIGH + 10, bottom = top + 18, right = each.alive ? width - 8 : Math.max(x(each.to), 2), left = each.alive ? Math.max(x(each.from), 0) : Math.max(right - STUB, 0), killed = !each.alive && each.how !== "drained", old = newest && each.version !== newest ? ".old" : "";
+      if (each.alive) made.append(s(`path.life${old}`, { d: `M${left} ${top}H${right}V${bottom}H${left}Z` }));
+      else made.append(s("path.held", { d: `M${left} ${top + 9.5}H${right}` })); // since when it lived nobody kept
+      const share = each.alive && each.limit ? (each.running ?? 0) / each.limit : 0, tall = Math.max(18 * Math.min(share, 1), share ? 1.5 : 0);
+      if (tall) made.append(s(`path.load${old}`, { d: `M${left} ${bottom}V${bottom - tall}H${right}V${bottom}Z` }));
       const says = (text, at) => made.append(at + text.length * 6.4 < width ? s("text", { x: at, y: top + 13 }, text) : s("text", { x: Math.max(left - 8, 4), y: top + 13, "text-anchor": left > text.length * 6.4 ? "end" : "start" }, text));
       if (killed) {
-        const wide = edge(right, top - 3, bottom + 3, { seed, tooth: 4 });
+        const wide = edge(right, top - 3, bottom + 3, { seed: hash(each.id), tooth: 4 });
         made.append(s("path.gap", { d: between(wide, moved(wide, 5)) }), s(`path.rip${each.how === "lease" ? ".ask" : ""}`, { d: line(wide) }), s("path.held", { d: `M${right - 2} ${top + 9.5}h20` }));
         says(goneWords(each, leftBy(each)), right + 24);
       } else if (!each.alive) {

@@ -101,6 +101,8 @@ export function open(context) {
     const tools = tab === "timeline" && !narrow ? h("div.tools", model.outline ? null : h("div.mini-find", icon("filter"), find), choice([["folded", "Folded"], ["true", "True time"]], view.trueTime ? "true" : "folded", (to) => time(to === "true"), "Time")) : null;
     const focused = document.activeElement === find;
     swap(nav, tabs(items, tab, (to) => go(to === "timeline" ? path("runs", id) : path("runs", id, to)), "Parts of the run"), tools);
+    const list = nav.firstChild, chosen = narrow && list.querySelector("[aria-selected=true]"); // it may be out of sight
+    if (chosen) list.scrollLeft = chosen.offsetLeft - list.offsetLeft + (chosen.offsetWidth - list.clientWidth) / 2;
     if (focused) find.focus();
   }
 
@@ -110,7 +112,7 @@ export function open(context) {
     journal: async () => (await import("./run/history.js")).history(model, query, acts),
     data: async () => (await import("./run/data.js")).data(model),
     streams: async () => (await import("./run/streams.js")).streams(model, params.stream, acts),
-    audit: async () => (await import("./run/deeds.js")).deeds(model),
+    audit: async () => ({ element: (await import("./audit.js")).deeds({ run: id }), draw() {}, close() {} }),
     phone: async () => (await import("./run/phone.js")).phone(model, view, acts),
     timeline: async () => withSide(timeline(model, view, acts), true),
   };

@@ -4,7 +4,7 @@ import { read, write } from "../../api.js";
 import { h, path, swap } from "../../dom.js";
 import { write as json } from "../../json.js";
 import { ask, button, choice, copied, copier, folded, icon, menu, meter, pieces, problem, runLink, sentence, standing, toast } from "../../parts.js";
-import { age, clock, command, count, day, dollars, exact, happens, lived, many, minute, ms, now, rested, spoken, stands, takesOver, worker as workerName } from "../../say.js";
+import { age, clock, command, count, day, dollars, exact, happens, lived, many, minute, ms, now, progress as far, rested, spoken, stands, takesOver, worker as workerName } from "../../say.js";
 import { get, has, may } from "../../store.js";
 import { planOf } from "./details.js";
 import { parsed, sentAs } from "./message.js";
@@ -180,7 +180,7 @@ export function head(model, acts) {
       fact("Interruptions", tears ? h("span.tear-fact", icon("tear"), count(tears)) : "0", info.worker_gone ? "interrupted now" : tears ? "no result was lost" : "none so far"),
       budget?.usd ? fact("Spent", [dollars(spent.usd ?? 0), h("span.dim", ` of ${dollars(budget.usd)}`)], meter((spent.usd ?? 0) / budget.usd, { soft: budget.soft, look: (spent.usd ?? 0) >= budget.usd * (budget.soft ?? 1) ? "ask" : "", label: `${Math.round(((spent.usd ?? 0) / budget.usd) * 100)}% of the budget` }))
         : fact("Spent", dollars(spent.usd ?? 0), spent.unpriced ? `${count(spent.unpriced)} unpriced` : spent.input_tokens ? `${count((spent.input_tokens ?? 0) + (spent.output_tokens ?? 0))} tokens` : "no budget"),
-      plan.length ? fact("Plan", [count(plan.filter((each) => each.state === "done").length), h("span.dim", ` of ${plan.length}`), h("span.plan-next", ` ${plan.find((each) => each.state !== "done")?.text ?? "all done"}`)], pieces(plan))
+      plan.length ? fact("Plan", [count(plan.filter((each) => each.state === "done").length), h("span.dim", ` of ${plan.length}`), h("span.plan-next", ` ${plan.find((each) => each.state !== "done")?.text ?? "all done"}`)], journal.progress ? `progress ${far(journal.progress)}` : pieces(plan))
         : progress ? fact("Progress", [count(progress.done), progress.total ? h("span.dim", ` of ${count(progress.total)}`) : null, h("span.plan-next", ` ${left(progress) || progress.text || ""}`)], progress.total ? meter(progress.done / progress.total, { label: `${Math.round((progress.done / progress.total) * 100)}%` }) : progress.text)
           : fact("Events", count(info.events ?? journal.events), model.known ? many(model.outline?.calls ?? journal.calls, "call") : "\u2026"),
     ];

@@ -211,9 +211,9 @@ export class Journal {
 
   /**
    * Show what the worker says runs now, until the next time this is called: [{key, name, input, attempt, began}]. If the worker is
-   * `gone`, and when another has just taken over, what was cut off is shown in the place of that.
+   * gone, with its last `sign`, and when another has just taken over, what was cut off is shown in the place of that.
    */
-  showOpen(open, { gone = false } = {}) {
+  showOpen(open, sign = 0) {
     for (const [siblings, call] of this._passing) siblings.splice(siblings.indexOf(call), 1);
     this._passing = [];
     // When a process is gone nobody says what runs any more. What ran last is remembered until the journal tells of it.
@@ -239,8 +239,9 @@ export class Journal {
       this._pass(call);
       this._open.set(each.key, call);
     }
+    if (sign && this.carriers.length) this.carriers.at(-1).to = sign;
     const isTorn = this.tears.at(-1)?.seq === this.next - 1;
-    const cut = gone ? [...this._last.values()].map((each) => this._cut(each, Math.max(this.lastAt ?? 0, signOf(each)))) : isTorn ? this.tears.at(-1).lost.map((key) => this._lost.get(key)) : [];
+    const cut = sign ? [...this._last.values()].map((each) => this._cut(each, sign)) : isTorn ? this.tears.at(-1).lost.map((key) => this._lost.get(key)) : [];
     for (const each of cut) {
       if (this._calls.has(name(each.key, null)) || this._open.has(each.key)) continue;
       const call = new Call("step", each.name, each.key, this.next);
@@ -392,9 +393,12 @@ export class Journal {
       last.to = this.lastAt ?? last.to;
       last.owner ??= data.owner ?? null;
     }
-    if (event.kind === "run.retried") return; // nobody carried it: its last owner had left, and a person came
+    if (CUTS.has(event.kind)) {
+      if (last) last.ends = "left";
+      return; // nobody carried it: its last owner had left, and a person came
+    }
     if (epoch === 0 || (epoch === null && !worker && !tear && !last)) return; // nobody carried it
-    if (last && !tear && (epoch === null ? !worker || worker === last.owner : epoch === last.epoch)) {
+    if (last?.ends === "now" && !tear && (epoch === null ? !worker || worker === last.owner : epoch === last.epoch)) {
       last.to = Math.max(last.to, event.at);
       last.owner ??= worker;
       return;
@@ -408,8 +412,8 @@ export class Journal {
   /** How bodies that were going when the process went ended: nobody knows more than the journal does. */
   _tear(event) {
     const { data } = event, open = [...(data.open ?? new Map([...this._last, ...this._open]).values())].filter((each) => ms(each.began) !== null && ms(each.began) < event.at);
-    // The last sign of the process: what it recorded, or began. It may have worked on for a while.
-    const sign = Math.min(open.reduce((last, each) => Math.max(last, signOf(each)), 0), event.at), from = Math.max(this.lastAt ?? this.startedAt ?? (sign || event.at), sign);
+    // The last sign of the process, as who took over recorded it; in older journals what it recorded, or began.
+    const sign = data.seen ?? Math.min(open.reduce((last, each) => Math.max(last, signOf(each)), 0), event.at), from = data.seen ?? Math.max(this.lastAt ?? this.startedAt ?? (sign || event.at), sign);
     const killed = this.carriers[this.carriers.length - 2];
     if (killed?.ends === "killed") killed.to = Math.max(killed.to, from);
     const tear = {

@@ -75,7 +75,7 @@ export class Run {
   }
 
   showOpen(open) {
-    if (open && !this.over) this.journal.showOpen(open, { gone: Boolean(this.info.worker_gone) });
+    if (open && !this.over) this.journal.showOpen(open, this.info.worker_gone ? this.infoAt - (this.info.life?.at(-1)?.[1] ?? 0) : 0);
     else if (this.over) this.journal.showOpen([]);
   }
 

@@ -4,7 +4,7 @@ const BODIES = new Set(["step", "model", "child"]);
 const bare = (key) => (key ?? "").replace(/^@[^/]*\//, ""); // a checkpoint between a wish and its tool changes nothing
 
 /**
- * The turns of a conversation: [{at, key, …}], with what each is: `call` (of a model, with `tools`: what it wished for, by the ids of
+ * The turns of a conversation: [{at, key, …}], with what each is: `call` (of a model, where its last attempt began, with `tools`: what it wished for, by the ids of
  * the tool calls), `tool`, `question`, `message`, `tear` or `fold`. What a tool did stands beside the wish for it; where a person decided or
  * a process went in between, it is `apart`: a turn of its own, where it happened.
  */
@@ -13,7 +13,7 @@ export function turnsOf(journal, folds = []) {
   for (const call of journal.each()) {
     if (call.dropped !== null) continue;
     if (call.sort === "model") {
-      const turn = { at: call.start, key: call.key, call, tools: new Map() }, agent = agentOf(call.key);
+      const turn = { at: call.began ?? call.start, key: call.key, call, tools: new Map() }, agent = agentOf(call.key);
       found.push(turn);
       if (agent !== null && !agents.get(agent)?.push(turn)) agents.set(agent, [turn]);
     } else if (call.sort === "question" && call.question?.decision) found.push({ at: call.ended, key: `q ${call.key}`, question: call });

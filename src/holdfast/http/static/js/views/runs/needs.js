@@ -1,4 +1,4 @@
-// Needs a person: what does not go on by itself, most urgent first, at most four.
+// Needs a person: open questions, and runs that are stuck, most urgent first, at most four.
 
 import { h, path } from "../../dom.js";
 import { button, glyph } from "../../parts.js";
@@ -11,7 +11,7 @@ const LOOKS = { question: "person", in_doubt: "doubt", paused: "paused", crashes
 export function needsBox({ needs, runs }) {
   if (!needs?.length) return null;
   return h("section.needs", { "aria-label": "Needs a person" },
-    h("header", h("h2", "Needs a person"), h("span.dim.only-wide", runs === 1 ? "1 run does not go on by itself" : `${runs.toLocaleString("en")} runs do not go on by themselves`),
+    h("header", h("h2", "Needs a person"), h("span.dim.only-wide", many(runs, "run")),
       h("a.link", { href: path("runs", { needs: "yes" }) }, "All")),
     h("ul", needs.slice(0, 4).map(item)));
 }

@@ -26,7 +26,7 @@ export function line(run, { chosen, pick, opens, depth = 0 }) {
     doing: [doing, (of) => flat(happens(of)), (of) => sentence(happens(of))],
     labels: [labels, (of) => JSON.stringify(of.labels), (of) => named(of)],
     life: [life, (of) => `${of.status} ${JSON.stringify(of.life ?? [])}`, (of) => strand(of)],
-    progress: [progress, (of) => JSON.stringify(reached(of)), (of) => far(of)],
+    progress: [progress, (of) => JSON.stringify(of.progress), (of) => far(of)],
     spent: [spent, (of) => `${of.spent?.usd} ${of.budget?.usd}`, (of) => paid(of)],
     age: [age, (of) => span(of), (of) => h("span", { title: `created ${moment(of.created_at)}${of.finished_at ? `, ended ${moment(of.finished_at)}` : ", and goes on"}` }, span(of), h("div.dim", since(of.created_at)))],
   });
@@ -46,7 +46,7 @@ export function card(run, { chosen, opens }) {
     state: [state, (of) => stands(of), (of) => [glyph(stands(of)), h("span.unseen", word(stands(of)))]],
     doing: [doing, (of) => stands(of) + flat(happens(of)), (of) => [h(`span.standing-word.${tone(stands(of))}`, word(stands(of))), h("span", sentence(happens(of)))]],
     life: [life, (of) => `${of.status} ${JSON.stringify(of.life ?? [])}`, (of) => strand(of, { width: 150 })],
-    far: [far, (of) => (reached(of)?.total ? fraction(reached(of)) : of.agent), (of) => (reached(of)?.total ? fraction(reached(of)) : of.agent)],
+    far: [far, (of) => (of.progress?.total ? fraction(of.progress) : of.agent), (of) => (of.progress?.total ? fraction(of.progress) : of.agent)],
     spent: [spent, (of) => String(of.spent?.usd), (of) => (of.spent?.usd ? dollars(of.spent.usd) : "")],
     age: [age, (of) => span(of), (of) => `${of.finished_at ? "took " : ""}${span(of)}`],
   });
@@ -93,15 +93,14 @@ function named(run) {
   return all.length ? all.slice(0, 6).map(([name, value]) => h("span.label", h("span.dim", `${name}=`), value)) : "\u00a0".replace("\u00a0", " ");
 }
 
-const reached = (run) => run.plan ?? run.progress; // what a step said of itself is not how far its run has come
 const fraction = ({ done, total }) => `${short(done)}/${short(total)}`;
 const short = (number) => (Number.isInteger(number) ? count(number) : plain(number));
 
 function far(run) {
-  if (!reached(run)) return h("span.dim", "–");
-  const { done, total, text } = reached(run);
+  if (!run.progress) return h("span.dim", "–");
+  const { done, total, text } = run.progress;
   if (!total) return h("span.progress.bare", { title: text }, short(done));
-  return h("span.progress", { title: text ? shown(text) : undefined }, meter(done / total, { label: `${short(done)} of ${short(total)}` }), h("span", fraction(reached(run))));
+  return h("span.progress", { title: text ? shown(text) : undefined }, meter(done / total, { label: `${short(done)} of ${short(total)}` }), h("span", fraction(run.progress)));
 }
 
 function paid(run) {
