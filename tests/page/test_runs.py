@@ -108,7 +108,9 @@ def test_what_needs_a_person_is_counted_once_for_all(tmp_path, browser):
         page = ana.goto("/runs?needs=yes", "tr[data-row]")
         expect(page.locator("tr[data-row]")).to_have_count(5)
         expect(page.locator("[role=tab][data-id=needs] span")).to_have_text("5")
-        expect(page.locator(".needs header")).to_have_text("Needs a person5 runsAll")  # a question may have an end and a default
+        expect(page.locator(".needs header")).to_have_text(
+            "Needs a person5 runsAll"
+        )  # a question may have an end and a default
         page.goto("/runs?needs=yes&q=agent%3Aasks_twice")
         expect(page.locator("tr[data-row]")).to_have_count(4)
         expect(page.locator("[role=tab][data-id=needs] span")).to_have_text("4")
