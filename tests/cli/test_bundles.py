@@ -492,3 +492,14 @@ def test_a_run_is_not_given_up_to_a_cluster_that_would_refuse_it(store, temporal
     assert late.exit_code == 2 and "holdfast export s --undo --force" in " ".join(late.output.split()), late.output
     ok(store("export", "s", "--undo", "--force"))
     assert still_waits(store, "s")
+
+
+def test_a_start_with_the_id_of_a_run_that_moved_away_says_where_it_went(store):
+    ok(store("key", "new", "ana"))
+    ok(store("token", "x", "--db", "sqlite:other.db"))  # makes the store
+    ok(store("export", "r", "--to", "r.bundle", "--move", "sqlite:other.db"))
+    told = store("start", "desk", "on \x1b[31motters", "--id", "r")
+    assert (told.exit_code, told.stdout) == (0, "r\n"), told.output
+    said = " ".join(told.stderr.split())
+    assert "Nothing was started: there was a run r of desk, and it was moved to store" in said
+    assert "There already" not in said
