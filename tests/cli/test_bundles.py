@@ -452,7 +452,10 @@ def test_a_run_is_not_given_up_to_a_set_of_cells_nor_to_the_wrong_cell(store, ce
     assert f"slot {slot} is not in this cell" in " ".join(wrong.output.split())
     assert not (store.folder / "r.bundle").exists()
     ok(store("export", "r", "--to", "r.bundle", "--move", cell_urls["b"]))
-    ok(store("import", "r.bundle", "--db", cell_urls["b"]))
+    over = store("import", "r.bundle", "--receipt", "r.receipt", "--db", db)
+    said = " ".join(over.output.split())
+    assert over.exit_code == 2 and "in cell 'b': use its URL" in said and "holdfast export r --undo --force" in said
+    ok(store("import", "r.bundle", "--receipt", "r.receipt", "--db", cell_urls["b"]))
 
 
 @holdfast.step

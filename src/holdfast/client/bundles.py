@@ -678,6 +678,17 @@ def _opened_there(found: Belongings, manifest: Manifest, ring: Keys, pen: _Pen) 
     return read_from(io.BytesIO(made.content), ring)
 
 
+@contextlib.contextmanager
+def _way_back(head: Head, run: str) -> Iterator[None]:
+    """Add to a refusal of a move how its source has the run again: nobody else can go on with it."""
+    try:
+        yield
+    except (BadArguments, RunExists, Unsupported) as error:
+        if head.manifest.kind == "move" and head.is_released:
+            error.args = (f"{error}. {way_back(run)}", *error.args[1:])
+        raise
+
+
 def _check_released(head: Head, found: Belongings) -> None:
     """Refuse a move whose source has not given the run up: it may go on there, and be written anew."""
     if not head.is_released:
@@ -824,6 +835,9 @@ class Bundles(Base):
         left_out = sorted(set(without))
         bundle = await asyncio.to_thread(read, path, ring, left_out)
         head, found = bundle.head, bundle.found
+        if head.manifest.kind == "move":
+            with _way_back(head, found.root):
+                self.store.check_takes(found.root)
         if receipt is not None:
             if head.manifest.kind == "move" and await self.store.imported(head.manifest.id) is not None:
                 raise imported_before(found.root)
@@ -835,13 +849,10 @@ class Bundles(Base):
             started_by=bundle.started_by,
         )  # fmt: skip
         try:
-            questions = await self.store.import_bundle(work)
+            with _way_back(head, found.root):
+                questions = await self.store.import_bundle(work)
         except Unchanged as tried:
             questions = tried.questions
-        except (BadArguments, RunExists, Unsupported) as error:
-            if head.manifest.kind == "move":
-                error.args = (f"{error}. {way_back(found.root)}", *error.args[1:])
-            raise
         if receipt is not None and not dry_run:
             word = await self._move_receipt(found.root, key=key, keys=ring)
             await asyncio.to_thread(write_receipt, word, receipt)
