@@ -11,6 +11,7 @@ import pytest
 import holdfast
 from holdfast import Budget
 from holdfast.cli import main
+from holdfast.cli.view.advice import without_id
 
 URL = "sqlite:holdfast.db"
 
@@ -296,3 +297,17 @@ def test_a_pause_tells_what_it_holds_and_keeps_why(cli, with_worker):
     assert cli("pause", "waits", "--only").output == "waits is paused.\n"
     told = {each["id"]: each["stuck"] for each in cli.json("runs", "--stuck")["runs"]}
     assert told["paused"] == "it is paused by ana: a look"
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ("run 'r' cannot go on: no", "cannot go on: no"),
+        ("run 'r': no", "no"),
+        ("Diverged: run 'r' asked for x", "Diverged: asked for x"),
+        ("BudgetExceeded: the budget of run 'r' is spent", "BudgetExceeded: the budget of run 'r' is spent"),
+        ("run 'r.1' cannot go on", "run 'r.1' cannot go on"),
+    ],
+)
+def test_an_id_is_left_out_only_where_the_sentence_is_whole_without_it(told, said):
+    assert without_id(told, "r") == said

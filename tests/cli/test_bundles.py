@@ -2,11 +2,15 @@
 
 import asyncio
 import json
+from urllib.parse import quote
 
 import pytest
+from tests.cells import cell_urls, written  # noqa: F401 - a fixture
 from tests.cli.terminal import PATIENCE_S
+from tests.temporal import cluster, temporal_url  # noqa: F401 - fixtures
 
 import holdfast
+from holdfast.backends.cells.slots import slot_of
 from holdfast.cli.view.console import Glyphs
 
 WAITS = Glyphs().waiting
@@ -424,3 +428,81 @@ def test_a_question_of_a_run_that_was_cut_short_is_not_drawn_as_open(cli):
     for _ in range(2):  # the second one ends it, although nobody serves it
         ok(cli("cancel", "q"))
     assert WAITS not in (shown := ok(cli("show", "q"))) and "Who goes there?" in shown
+
+
+def still_waits(store, run="r"):
+    (found,) = [row for row in store.json("runs")["runs"] if row["id"] == run]
+    return found["status"] == "waiting"
+
+
+@pytest.mark.slow
+def test_a_run_is_not_given_up_to_a_set_of_cells_nor_to_the_wrong_cell(store, cell_urls):  # noqa: F811
+    """Only the cell that has the run's slot takes it, and the refusal names its URL."""
+    ok(store("key", "new", "ana"))
+    slot = slot_of("r")
+    others = f"0-{slot - 1}, {slot + 1}-1023"
+    db = written(store.folder / "cells.toml", cell_urls, {"a": others, "b": str(slot)})
+    ok(store("cells", "check", "--db", db))
+    whole = store("export", "r", "--to", "r.bundle", "--move", db)
+    assert whole.exit_code == 2 and still_waits(store), whole.output
+    said = " ".join(whole.output.split())
+    assert f"Run 'r' belongs to slot {slot}, which is in cell 'b': use its URL, " in said and "_b" in said
+    wrong = store("export", "r", "--to", "r.bundle", "--move", cell_urls["a"])
+    assert wrong.exit_code == 2 and still_waits(store), wrong.output
+    assert f"slot {slot} is not in this cell" in " ".join(wrong.output.split())
+    assert not (store.folder / "r.bundle").exists()
+    ok(store("export", "r", "--to", "r.bundle", "--move", cell_urls["b"]))
+    over = store("import", "r.bundle", "--receipt", "r.receipt", "--db", db)
+    said = " ".join(over.output.split())
+    assert over.exit_code == 2 and "in cell 'b': use its URL" in said and "holdfast export r --undo --force" in said
+    ok(store("import", "r.bundle", "--receipt", "r.receipt", "--db", cell_urls["b"]))
+
+
+@holdfast.step
+async def tells() -> None:
+    async with holdfast.stream("answer") as out:
+        await out.write("word")
+
+
+@holdfast.agent
+async def streams() -> bool:
+    await tells()
+    return bool(await holdfast.approve("Go on?"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_run_is_not_given_up_to_a_cluster_that_would_refuse_it(store, temporal_url, postgres_url, beside):  # noqa: F811
+    """Whether or not a database stands beside the cluster: what lies there comes by no bundle."""
+    ok(store("key", "new", "ana"))
+    there = f"{temporal_url}&side={quote(postgres_url, safe='')}" if beside else temporal_url
+
+    async def main():
+        async with holdfast.open("sqlite:holdfast.db", agents=[streams]) as hf:
+            run = await hf.start(streams, id="s")
+            await run.wait("waiting", waits_for="person", timeout=PATIENCE_S)
+        async with holdfast.open(there) as hf:
+            return await hf.store_id()
+
+    to = asyncio.run(main())
+    refused = store("export", "s", "--to", "s.bundle", "--move", there)
+    assert refused.exit_code == 2 and still_waits(store, "s"), refused.output
+    said = " ".join(refused.output.split())
+    assert "run 's' was not moved" in said and "has streams, and a bundle does not bring that" in said
+    assert "--undo" not in said
+    ok(store("export", "s", "--to", "s.bundle", "--move", to))  # by its id it cannot be asked
+    late = store("import", "s.bundle", "--db", there)
+    assert late.exit_code == 2 and "holdfast export s --undo --force" in " ".join(late.output.split()), late.output
+    ok(store("export", "s", "--undo", "--force"))
+    assert still_waits(store, "s")
+
+
+def test_a_start_with_the_id_of_a_run_that_moved_away_says_where_it_went(store):
+    ok(store("key", "new", "ana"))
+    ok(store("token", "x", "--db", "sqlite:other.db"))  # makes the store
+    ok(store("export", "r", "--to", "r.bundle", "--move", "sqlite:other.db"))
+    told = store("start", "desk", "on \x1b[31motters", "--id", "r")
+    assert (told.exit_code, told.stdout) == (0, "r\n"), told.output
+    said = " ".join(told.stderr.split())
+    assert "Nothing was started: there was a run r of desk, and it was moved to store" in said
+    assert "There already" not in said

@@ -91,3 +91,20 @@ def test_nothing_is_settled_with_an_old_file_unless_a_cell_is_lost(cli, cell_url
     settled = cli("cells", "settle", "1000", "--to", "a", "--lost", "b", *old)
     assert settled.stdout == "Slot 1000 is owned by cell a alone.\n"
     assert "cell 'b' of" in cli("cells", "list", "--db", new).output
+
+
+def test_a_cell_of_the_file_is_not_lost(cli, cell_urls):  # noqa: F811
+    db = ("--db", written(cli.folder / "cells.toml", cell_urls))
+    assert cli("cells", "check", *db).exit_code == 0
+    refused = cli("cells", "settle", "0-5", "--to", "b", "--lost", "a", *db)
+    assert refused.exit_code == 2
+    said = " ".join(refused.output.split())
+    assert "so it is not lost, and nothing was given up" in said and "was given up as lost for good" not in said
+    assert cli("cells", "check", *db).exit_code == 0
+
+
+def test_a_cell_of_many_ranges_says_how_many_slots_it_has(cli, cell_urls):  # noqa: F811
+    odd = ",".join(str(slot) for slot in range(1, 41, 2))
+    even = ",".join(str(slot) for slot in range(0, 41, 2)) + ",41-1023"
+    shown = cli("cells", "list", "--db", written(cli.folder / "cells.toml", cell_urls, {"a": odd, "b": even}))
+    assert " 20 slots " in shown.output and " 1004 slots " in shown.output

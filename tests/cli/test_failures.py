@@ -1,6 +1,10 @@
 """How a failure is told: the error once, with the line of the user's that led there, and what to do."""
 
+import subprocess
+import sys
+
 import pytest
+from tests.chaos.server import free_port
 from tests.cli.terminal import FLEET
 
 ERROR = "Expecting property name enclosed in double quotes"
@@ -95,3 +99,36 @@ def test_a_line_across_the_tree_is_not_cut(terminal, person):
     assert code == 0
     assert "its process was gone; another went on" in " ".join(" ".join(screen).split())
     assert [line for line in screen if line.endswith("…")] == []
+
+
+# What a process does at its end: its own last words, threads that still work, and what Python takes apart.
+ENDS = """
+import atexit, os, sys, threading, time
+from holdfast.cli import main
+
+class Apart:
+    def __del__(self):
+        os.write(1, b"taken apart\\n")
+
+kept = Apart()
+atexit.register(print, "last words")
+threading.Thread(target=lambda: (time.sleep(0.2), print("thread"))).start()
+main(sys.argv[1:])
+"""
+
+
+def ended(*words):
+    told = subprocess.run(
+        [sys.executable, "-c", ENDS, *words], capture_output=True, text=True, timeout=120, check=False
+    )
+    return told.returncode, told.stdout.split("\n"), told.stderr
+
+
+def test_a_command_that_loaded_temporal_ends_without_taking_python_apart(tmp_path, monkeypatch):
+    """Threads of the SDK could end it with SIGABRT then. All else that happens at the end of a process happens."""
+    monkeypatch.chdir(tmp_path)
+    code, said, error = ended("start", "x", "--db", f"temporal://127.0.0.1:{free_port()}/default")
+    assert (code, said) == (2, ["thread", "last words", ""])
+    assert "nothing answers at" in error
+    code, said, error = ended("show", "x", "--db", "sqlite:none.db")
+    assert (code, said) == (2, ["thread", "last words", "taken apart", ""])

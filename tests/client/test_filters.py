@@ -164,3 +164,21 @@ async def test_a_filter_that_cannot_be_used_says_what_can(store_url: str, which,
     async with holdfast.open(store_url) as hf:
         with pytest.raises(BadArguments, match=says):
             await hf.runs(**which)
+
+
+@pytest.mark.parametrize("flag", ["root", "stuck", "needs"])
+async def test_a_flag_is_not_the_id_of_a_run(tmp_path, flag):
+    async with holdfast.open(f"sqlite:{tmp_path}/runs.db") as hf:
+        for ask in (hf.runs, hf.run_counts):
+            with pytest.raises(BadArguments, match=rf"^{flag}='some-id': this is a flag; give True, False or None"):
+                await ask(**{flag: "some-id"})
+
+
+async def test_an_id_that_is_far_too_long_is_not_quoted_whole(tmp_path):
+    async with holdfast.open(f"sqlite:{tmp_path}/runs.db") as hf:
+        with pytest.raises(BadArguments, match="cannot name a conversation") as error:
+            hf.conversation("x" * 5_000_000)
+        assert len(str(error.value)) < 300
+        with pytest.raises(BadArguments, match="is not a run id") as error:
+            await hf.start(waits, "timer", id="x" * 5_000_000)
+        assert len(str(error.value)) < 300

@@ -106,8 +106,9 @@ async def fails_once(url, megabytes):
     settings = holdfast.Settings(lease_ttl_s=30.0, observe=lambda _, key: begun.append(key))
     async with holdfast.open(url, agents=[canonical.carries], settings=settings) as hf:
         run = await hf.start(canonical.carries, megabytes)
-        with pytest.raises(holdfast.RunFailed, match=r"result: .* is more than the limit"):
+        with pytest.raises(holdfast.RunFailed, match=r"result: .* is more than the limit") as error:
             await run.result(timeout="120s")
+    assert ("(?blobs=FOLDER), or put it into a file" in str(error.value)) is ("blobs=" not in url)
     assert begun == ["large#0"]
 
 

@@ -15,12 +15,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from tests.cells import cell_urls, cells_url  # noqa: F401 - fixtures
 from tests.grounds import scenes
 from tests.temporal import cluster, temporal_url  # noqa: F401 - fixtures
 
 import holdfast
 from holdfast.backends.temporal.address import Address
 from holdfast.client import links
+from holdfast.client.edge import Edge
 from holdfast.words.people import Ballot
 from holdfast.words.urls import redacted
 
@@ -188,6 +190,36 @@ async def test_a_link_is_good_for_one_vote(temporal_url, postgres_url, tmp_path,
             assert await run.result(timeout="60s") is True
         assert await links.link_of(hf.store, secret) is None
         assert "was used on" in await links.why_over(hf.store, secret)
+
+
+@holdfast.agent
+async def asks_one() -> bool:
+    return bool(await holdfast.approve("Really?"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ground", ["sqlite", "postgresql", "cells", "temporal"])
+async def test_a_link_ends_with_its_decision_and_with_its_question(
+    temporal_url, postgres_url, cells_url, tmp_path, ground  # noqa: F811
+):  # fmt: skip
+    """On every ground alike: the link that decided, and the link of another person to the same question."""
+    beside = f"{temporal_url}&side={quote(postgres_url, safe='')}"
+    url = {
+        "sqlite": f"sqlite:{tmp_path}/runs.db", "postgresql": postgres_url, "cells": cells_url, "temporal": beside,
+    }[ground]  # fmt: skip
+    async with holdfast.open(url, agents=[asks_one], settings=QUICK) as hf:
+        run = await hf.start(asks_one)
+        question = await run.wait_for_question(timeout="60s")
+        made = [await hf.approval_link(question, by=each, base_url="https://a.example") for each in ("ana", "ben")]
+        ana, ben = (link.partition("#link=")[2] for link in made)
+        who = await links.link_of(hf.store, ana)
+        through = Edge(hf).through(who.actor, who.via)
+        await through.approve(await through.approval(question.id), by=who.actor, digest=who.shown)
+        assert await run.result(timeout="60s") is True
+        assert [await links.link_of(hf.store, each) for each in (ana, ben)] == [None, None]
+        assert "this link was used on" in await links.why_over(hf.store, ana)
+        said = await links.why_over(hf.store, ben)
+        assert said.startswith(f"this link is over: question {question.id!r} was decided before: approved by 'ana' on ")
 
 
 @pytest.mark.slow

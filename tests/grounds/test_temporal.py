@@ -26,7 +26,7 @@ from tests.grounds.test_kills import ROOT, Fleet
 from tests.temporal import cluster, temporal_url  # noqa: F401 - fixtures
 
 import holdfast
-from holdfast.backends.temporal.address import DECIDE
+from holdfast.backends.temporal.address import DECIDE, Address
 from holdfast.backends.temporal.history import pauses
 from holdfast.integrations.pydantic_ai import HoldfastDurability
 
@@ -414,3 +414,20 @@ async def _asked(url):
         await hf.get("cli-1").wait_for_question(timeout="60s")
         while not await hf.approvals():  # the index of the cluster is a moment behind
             await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("sied=postgresql://ann:hunter2@h/db", "'sied'; there are"),
+        ("blob=/x", "'blob'; there are"),
+        ("side=postgresql://ann:hunt&er2zz=x@h/db", "'***'; there are"),
+    ],
+)
+def test_an_option_that_is_mistyped_is_named_and_a_piece_of_a_password_is_not(query, name):
+    with pytest.raises(holdfast.BadArguments) as error:
+        Address.of(f"temporal://127.0.0.1:7233/default?{query}")
+    assert f"there is no option {name}" in str(error.value)
+    assert "hunt" not in str(error.value) and "er2" not in str(error.value)
+    if "sied" in query:
+        assert str(error.value).endswith("Did you mean side=?")

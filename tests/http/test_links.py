@@ -186,3 +186,18 @@ async def test_a_link_can_be_looked_at_before_it_is_used(site):
         assert datetime.fromisoformat(seen["changed"]["at"]) == changed.changes[-1].at
         cut = await web.post("/session", json={"look": secret[:-4]})
         assert (cut.status_code, cut.json()["error"]["code"]) == (401, "unauthorized")
+
+
+@on_a_server
+async def test_a_link_to_a_question_that_somebody_decided_opens_nothing(site):
+    """Whoever looks at it is told who decided and when, and no session begins."""
+    question = await asked(site)
+    secret = (await site.hf.approval_link(question, by=EDITOR)).partition("#link=")[2]
+    await site.hf.deny(question, by=holdfast.Actor("bob", groups=["editors"]), note="too long")
+    async with browser(site) as web:
+        for word in ("look", "link"):
+            refused = await web.post("/session", json={word: secret})
+            assert (refused.status_code, refused.json()["error"]["code"]) == (401, "unauthorized")
+            assert "this link is over: question" in refused.json()["error"]["message"]
+            assert "denied by 'bob' on 20" in refused.json()["error"]["message"]
+        assert not web.cookies

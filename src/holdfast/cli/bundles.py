@@ -6,7 +6,7 @@ import contextlib
 import re
 import sys
 from collections.abc import AsyncIterator, Iterator
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -20,7 +20,7 @@ from holdfast.client.bundles import Bundle, Imported, write_receipt
 from holdfast.client.client import Client
 from holdfast.client.client import open as open_store
 from holdfast.client.documents import plain
-from holdfast.client.edge import describe
+from holdfast.client.edge import Edge, describe
 from holdfast.errors import BadArguments, HoldfastError
 from holdfast.rehearsal.replay import Replay
 from holdfast.values.bundle import EFFECTS
@@ -89,12 +89,17 @@ async def export(
             raise click.UsageError("a move goes to a file, which is flushed before the run is given up: --to FILE")
         if file is None and sys.stdout.isatty():
             raise click.UsageError("a bundle is no text for a terminal: --to FILE, or `> FILE`")
-        store = await _store_of(move) if move is not None else None
+        how: dict[str, Any] = {"key": key, "recipient": recipient, "now": now, "timeout": timeout}
         with _in_options():
-            made = await hf.get(run).export(
-                sys.stdout.buffer if file is None else file, move=store, effects=effects, key=key, recipient=recipient,
-                now=now, timeout=timeout,
-            )  # fmt: skip
+            if (
+                move is not None and ":" in move and file is not None
+            ):  # its URL: it can be asked whether it takes the run
+                async with existing(move) as there:
+                    made = await Edge(hf).move(run, file, there, effects=effects, **how)
+            else:
+                made = await hf.get(run).export(
+                    sys.stdout.buffer if file is None else file, move=move, effects=effects, **how
+                )
     if file is None:
         sys.stdout.buffer.flush()
     elif as_json:
@@ -114,14 +119,6 @@ def _in_options() -> Iterator[None]:
             told = words.sub(option, told)
         error.args = (told, *error.args[1:])
         raise
-
-
-async def _store_of(named: str) -> str:
-    """Read the id of a store that is named by its URL; an id is itself."""
-    if ":" not in named:
-        return named
-    async with existing(named) as hf:
-        return await hf.store_id()
 
 
 async def _settle(hf: Client, run: str, confirm: str | None, *, force: bool) -> None:

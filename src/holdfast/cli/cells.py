@@ -107,7 +107,7 @@ async def _list(url: str, *, as_json: bool) -> int:
         slots = (
             f"{spelled(cell.slots) or 'none'} ({len(cell.slots)})"
             if len(spelled(cell.slots)) < 40
-            else str(len(cell.slots))
+            else f"{len(cell.slots)} slots"
         )
         made.add_row(cell.name, slots, *numbers, state, cell.url)
     print_list(made, 0)

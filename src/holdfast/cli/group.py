@@ -13,7 +13,7 @@ import keyword
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Final
 
@@ -90,6 +90,7 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     },
 }
 _TABLE: Final = {name: row for section in COMMANDS.values() for name, row in section.items()}
+_SDK: Final = "temporalio.bridge.runtime"  # if it was loaded, it may have threads
 # Calls by which a program looks how something stands -> what is typed for it
 _LOOKS: Final = {
     r"hf\.get\('([^']*)'\)\.info\(\)": "holdfast show {}",
@@ -180,6 +181,15 @@ class Holdfast(click.Group):
         found = [CompletionItem(name, help=says) for name, (_, says) in _TABLE.items() if name.startswith(incomplete)]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Be the whole process: the command of a shell, not one that a test calls."""
+        try:
+            return super().__call__(*args, **options)
+        except SystemExit as ended:
+            if _SDK in sys.modules:
+                _leave(ended.code)
+            raise
+
     def main(self, *args: Any, **options: Any) -> Any:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):  # what a terminal cannot show is no reason to stop
@@ -202,6 +212,24 @@ class Holdfast(click.Group):
             ctx.exit(130)
         except Exception as error:  # noqa: BLE001 - what is not ours is raised again
             _explain(ctx, error)
+
+
+def _leave(code: object) -> None:
+    """End the process with all that Python does at its end, but the last: it does not take the interpreter apart.
+
+    Threads of Temporal's SDK cannot be stopped. One that comes back for the interpreter meanwhile ends the process with SIGABRT,
+    whatever its exit code was to be.
+    """
+    import atexit
+    import threading
+
+    # As Python does it, in this order: it waits for threads, and calls what was registered for the end.
+    for module, end in ((threading, "_shutdown"), (atexit, "_run_exitfuncs")):
+        getattr(module, end)()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):  # closed, or nobody reads it
+            stream.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 class _BadUsage(click.UsageError):

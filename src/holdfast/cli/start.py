@@ -11,6 +11,7 @@ from holdfast.cli.options import Typed, budget_option, db_option, json_option, s
 from holdfast.cli.stores import at_terminal
 from holdfast.cli.view.advice import code_of, command
 from holdfast.cli.view.console import answer, print_json, say
+from holdfast.cli.view.draw import clean
 from holdfast.client.client import Client
 from holdfast.client.client import open as open_store
 from holdfast.client.info import AgentInfo
@@ -39,7 +40,14 @@ async def start(typed: Typed, after: str | None, db: str | None, as_json: bool) 
         print_json({"run": info, "created": run.created})
         return
     begins = f" It begins at {when(round(info.due_at.timestamp() * 1000))}." if info.due_at is not None else ""
-    say(f"{'Started' if run.created else 'There already:'} run {info.id} of {info.agent}.{begins}")
+    if info.status == "moved":
+        say(
+            f"Nothing was started: there was a run {info.id} of {info.agent}, and it was {clean(info.reason or 'moved')}. "
+            "Look for it there, or choose another id.",
+            "yellow",
+        )
+    else:
+        say(f"{'Started' if run.created else 'There already:'} run {info.id} of {info.agent}.{begins}")
     if info.status == "ready" and not any(_serves(each, info.agent, info.version) for each in served):
         file = typed.target.rpartition(":")[0] or "FILE.py"
         say(f"No live worker serves {code_of(info)}. Start one:", "yellow", command("worker", file, db=db))

@@ -18,7 +18,7 @@ import re
 import secrets
 import shlex
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -37,11 +37,13 @@ from holdfast.errors import (
     HoldfastError,
     NotStorable,
     RunActive,
+    RunExists,
     RunFinished,
     Stale,
     StoreUnavailable,
     Unconfirmed,
     UnknownRun,
+    Unsupported,
 )
 from holdfast.runtime import AgentSpec
 from holdfast.store.approvals import count
@@ -66,6 +68,7 @@ from holdfast.store.bundles import (
     membership,
     refused_decision,
     sections_of,
+    way_back,
 )
 from holdfast.store.changes import News
 from holdfast.store.conversations import MessageRow
@@ -669,6 +672,23 @@ class _Pen(NamedTuple):
         return files.packed(outside, replace(manifest, sealed=sealed), sections, self.signer, cipher)
 
 
+def _opened_there(found: Belongings, manifest: Manifest, ring: Keys, pen: _Pen) -> Opened:
+    """Read the bundle of a family as its destination would read it, before it is written anywhere."""
+    made = _Pen(pen.signer, None).write(found, manifest)
+    return read_from(io.BytesIO(made.content), ring)
+
+
+@contextlib.contextmanager
+def _way_back(head: Head, run: str) -> Iterator[None]:
+    """Add to a refusal of a move how its source has the run again: nobody else can go on with it."""
+    try:
+        yield
+    except (BadArguments, RunExists, Unsupported) as error:
+        if head.manifest.kind == "move" and head.is_released:
+            error.args = (f"{error}. {way_back(run)}", *error.args[1:])
+        raise
+
+
 def _check_released(head: Head, found: Belongings) -> None:
     """Refuse a move whose source has not given the run up: it may go on there, and be written anew."""
     if not head.is_released:
@@ -815,6 +835,9 @@ class Bundles(Base):
         left_out = sorted(set(without))
         bundle = await asyncio.to_thread(read, path, ring, left_out)
         head, found = bundle.head, bundle.found
+        if head.manifest.kind == "move":
+            with _way_back(head, found.root):
+                self.store.check_takes(found.root)
         if receipt is not None:
             if head.manifest.kind == "move" and await self.store.imported(head.manifest.id) is not None:
                 raise imported_before(found.root)
@@ -826,7 +849,8 @@ class Bundles(Base):
             started_by=bundle.started_by,
         )  # fmt: skip
         try:
-            questions = await self.store.import_bundle(work)
+            with _way_back(head, found.root):
+                questions = await self.store.import_bundle(work)
         except Unchanged as tried:
             questions = tried.questions
         if receipt is not None and not dry_run:
@@ -905,8 +929,9 @@ class Bundles(Base):
     async def _exported(
         self, run: str, to: str | os.PathLike[str] | BinaryIO, *, move: str | None, effects: str, key: str | None,
         recipient: str | None, keys: str | os.PathLike[str] | Keys | None, now: bool, timeout: Duration | None, by: str,
+        there: Base | None = None,
     ) -> Bundle:  # fmt: skip
-        """Write a run and all below it to a file; `Run.export` says how."""
+        """Write a run and all below it to a file; `Run.export` says how. `there`: the destination, which is asked beforehand."""
         row = await self._run_row(run)
         if row.parent_id is not None:
             raise BadArguments(
@@ -936,7 +961,14 @@ class Bundles(Base):
         check_movable(row)
         path = await asyncio.to_thread(_checked_path, to, run)
         limit = None if timeout is None else seconds(timeout)
-        return await self._move(run, path, pen, move, limit, by, now=now)
+        if there is not None:
+            there.store.check_takes(run)
+
+        async def ask(found: Belongings, manifest: Manifest) -> None:
+            if there is not None:
+                await self._ask(there, found, manifest, ring, pen)
+
+        return await self._move(run, path, pen, move, limit, by, ask, now=now)
 
     def _manifest(self, kind: str, source: str, **more: Any) -> Manifest:
         version = str(getattr(sys.modules["holdfast"], "__version__", "unknown"))
@@ -964,9 +996,23 @@ class Bundles(Base):
             await asyncio.to_thread(to.write, made.content)
         return _made(made.content, run, found, manifest)
 
+    async def _ask(self, there: Base, found: Belongings, manifest: Manifest, ring: Keys, pen: _Pen) -> None:
+        """Refuse to give a run up to a store that would not import it, in the words of that import."""
+        bundle = await asyncio.to_thread(_opened_there, found, manifest, ring, pen)
+        work = Import(manifest, bundle.found, [], **there._author(), dry_run=True, started_by=bundle.started_by)
+        try:
+            await there.store.import_bundle(work)
+        except Unchanged:
+            return
+        except HoldfastError as error:
+            what = f"run {found.root!r} was not moved, because {there.store.url!r} would refuse it"
+            error.args = (f"{what}: {error}", *error.args[1:])
+            raise
+
     async def _move(
-        self, run: str, path: Path, pen: _Pen, to: str, limit_s: float | None, by: str, *, now: bool
-    ) -> Bundle:
+        self, run: str, path: Path, pen: _Pen, to: str, limit_s: float | None, by: str,
+        ask: Callable[[Belongings, Manifest], Awaitable[None]], *, now: bool,
+    ) -> Bundle:  # fmt: skip
         request, tries, written = f"{MOVES}{secrets.token_hex(8)}", 0, ""
         where = f"to store {to} in {path.name}"
         clock = asyncio.get_running_loop().time
@@ -981,6 +1027,7 @@ class Bundles(Base):
                 manifest = self._manifest("move", found.store, destination=to, pause=request)
                 if any(row.status not in MOVABLE for row in found.runs):
                     continue
+                await ask(found, manifest)
                 made = await asyncio.to_thread(pen.write, found, manifest)
                 await asyncio.to_thread(_put, path, made.unreleased, run)
                 written = manifest.id

@@ -131,6 +131,11 @@ class Edge:
         """Count a refused try for the audit."""
         self._hf._refusals.note(refused)
 
+    async def move(self, run: str, to: str, there: Client, **how: Any) -> Bundle:
+        """Move a run to the store of another client, as `Run.export` does, if that store would import it."""
+        how = {"effects": "ask", "keys": None, "by": ""} | how
+        return await self._hf._export(run, to, move=await there.store_id(), there=there, **how)
+
     # Lists that are cut to a size
 
     async def approvals(

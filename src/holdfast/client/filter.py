@@ -73,6 +73,11 @@ async def whole_filter(store: Store, which: Which, only: Mapping[str, str] | Non
     for each in waits or ():
         if each not in _WAITS:
             raise BadArguments(f"{each!r} is nothing that a run waits for; there are: {', '.join(_WAITS)}")
+    flags = {"root": which.get("root"), "stuck": which.get("stuck"), "needs": which.get("needs")}
+    for name, flag in flags.items():
+        if flag is not None and not isinstance(flag, bool):
+            below = ". To list the runs that a run started, write parent=ID" if name == "root" else ""
+            raise BadArguments(f"{name}={short(flag)}: this is a flag; give True, False or None{below}")
     attempt, cost = which.get("attempt"), which.get("cost")
     if attempt is not None and not is_whole(attempt, 1):
         raise BadArguments(f"attempt={short(attempt)}: give a whole number from 1 on")
@@ -80,7 +85,7 @@ async def whole_filter(store: Store, which: Which, only: Mapping[str, str] | Non
         raise BadArguments(f"cost={short(cost)}: give US dollars, from 0 on")
     found |= {
         "waits_for": waits, "queues": _listed(which.get("queue")), "version": which.get("version"),
-        "top": which.get("root"), "stuck": which.get("stuck"), "needs": which.get("needs"), "attempt": attempt,
+        "top": flags["root"], "stuck": flags["stuck"], "needs": flags["needs"], "attempt": attempt,
         "usd": round(cost * 1_000_000_000) if cost else None,  # nothing spent is nothing kept
         "only": only,
     }  # fmt: skip

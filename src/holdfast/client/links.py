@@ -6,14 +6,13 @@ import hmac
 import json
 import re
 import secrets
-from contextlib import suppress
 from typing import Final
 
 from holdfast.client.approvals import Approval
 from holdfast.client.base import Base
 from holdfast.client.sessions import Identity, digest
-from holdfast.errors import AlreadyDecided, BadArguments, Expired, UnknownApproval
-from holdfast.store.approvals import check_allowed
+from holdfast.errors import AlreadyDecided, BadArguments, Expired, NotAllowed, RunFinished, UnknownApproval
+from holdfast.store.approvals import check_allowed, check_voter
 from holdfast.store.links import LinkRow
 from holdfast.store.store import Store
 from holdfast.words.durations import Duration, milliseconds, moment
@@ -85,10 +84,9 @@ class Links(Base):
 async def link_of(store: Store, secret: str) -> Identity | None:
     """Find the person who may decide by the link with this secret, if it is good now."""
     row = await _row(store, secret)
-    if row is None or row.used_at is not None or row.expires_at <= store.clock.now():
+    if row is None or row.used_at is not None or row.expires_at <= store.clock.now() or await _decided(store, row):
         return None
-    actor = Actor(row.name, tuple(json.loads(row.member_of)))
-    return Identity(actor, frozenset(("read", "decide")), f"{LINK}{row.id}", moment(row.expires_at), question=row.question,
+    return Identity(_person(row), frozenset(("read", "decide")), f"{LINK}{row.id}", moment(row.expires_at), question=row.question,
                     shown=row.shown)  # fmt: skip
 
 
@@ -102,10 +100,24 @@ async def why_over(store: Store, secret: str) -> str:
     told = f"this link is over since {moment(row.expires_at):%Y-%m-%d at %H:%M} UTC"
     if row.used_at is not None:
         told = f"this link was used on {moment(row.used_at):%Y-%m-%d at %H:%M} UTC: it is good for one decision, and that was made"
-    with suppress(UnknownApproval):
-        if (await store.approval(row.question)).status == "open":
-            return f"{told}. {_ANOTHER}"
-    return f"{told}. Its question waits for nobody any more"
+    why = await _decided(store, row)  # the holder could have seen that by the link, so it is told
+    if why is None:
+        return f"{told}. {_ANOTHER}"
+    return f"this link is over: {why}" if row.used_at is None else f"{told}. Its question waits for nobody any more"
+
+
+async def _decided(store: Store, row: LinkRow) -> str | None:
+    """Say why a link's question is no longer this person's to decide, whatever it shows; None if it is."""
+    try:
+        asked = await store.approval(row.question)
+        check_voter(store.clock.now(), asked, _person(row), asked.digest)
+    except (AlreadyDecided, Expired, NotAllowed, RunFinished, UnknownApproval) as error:
+        return str(error)
+    return None
+
+
+def _person(row: LinkRow) -> Actor:
+    return Actor(row.name, tuple(json.loads(row.member_of)))
 
 
 async def _row(store: Store, secret: str) -> LinkRow | None:

@@ -39,7 +39,7 @@ class Sight:
 
     name: str
     question: str
-    decides: bool  # until a person has replaced the value that it is for
+    decides: bool  # until a person has replaced the value that it is for, or decided
     changed: Changed | None
 
 
@@ -123,7 +123,8 @@ class Entrance:
         asked = await self._hf.approval(who.question)
         last = asked.changes[-1] if asked.digest != who.shown and asked.changes else None
         changed = None if last is None else Changed(last.by, last.at)
-        return Sight(who.actor.name, who.question, asked.digest == who.shown, changed)
+        decides = asked.status == "open" and asked.digest == who.shown
+        return Sight(who.actor.name, who.question, decides, changed)
 
 
 async def _given(request: Request) -> dict[str, str]:

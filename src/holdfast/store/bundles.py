@@ -881,6 +881,9 @@ class Bundles(Feature):
         found = await self._read(rows, "imported_from", run=run)
         return found[0][0] if found else None
 
+    def check_takes(self, root: str) -> None:
+        """Refuse a move of this run to a store that takes no bundle at all: `Unsupported` says which one does."""
+
     async def store_id(self) -> str:
         """Read the name of this store, which no other one has."""
         ((own, *_),) = await self._read(rows, "identity")
@@ -1073,6 +1076,11 @@ def imported_before(run: str) -> BadBundle:
     return BadBundle(
         f"this bundle was imported here before, as run {run!r}: a run is moved once. `holdfast receipt {run}` gives its receipt"
     )
+
+
+def way_back(run: str) -> str:
+    """Say how a run that its destination refuses becomes a run of its source again."""
+    return f"Its source gave the run up. To have it back there: `holdfast export {run} --undo --force`"
 
 
 def membership(asked: ApprovalRow, by: str, error: Exception) -> str:

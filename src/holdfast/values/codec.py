@@ -47,7 +47,7 @@ import typing
 from collections import abc, deque
 from collections.abc import Callable
 from types import UnionType
-from typing import Any, Final, Union, get_args, get_origin
+from typing import Any, Final, Self, Union, get_args, get_origin
 from zoneinfo import ZoneInfo
 
 from holdfast.errors import NotStorable
@@ -999,12 +999,24 @@ def _character(escapes: re.Match[str]) -> str:
     return meant if meant.isprintable() and meant != "\\" else escapes[0]
 
 
+class Limit(int):
+    """A largest size that a setting can raise, and what people are told of that."""
+
+    raised: str
+
+    def __new__(cls, size: int, raised: str) -> Self:
+        made = super().__new__(cls, size)
+        made.raised = raised
+        return made
+
+
 def checked_size(text: str, limit: int = DEFAULT_LIMIT_BYTES, where: str = "result") -> str:
     """The text itself, if it is not too large. It is ASCII, so characters are bytes."""
     if len(text) > limit:
+        first = f"{limit.raised}, or " if isinstance(limit, Limit) else ""
         raise NotStorable(
             f"{where}: {size(len(text))} is more than the limit of {size(limit)}; "
-            "put it into a file or an object store and keep its address"
+            f"{first}put it into a file or an object store and keep its address"
         )
     return text
 

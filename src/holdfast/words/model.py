@@ -281,7 +281,7 @@ def checked_conversation_id(conversation: str) -> str:
     """The id itself, or `BadArguments` that says what an id looks like."""
     if not isinstance(conversation, str) or not _RUN_ID.fullmatch(conversation):
         raise BadArguments(
-            f"{conversation!r} cannot name a conversation; use 1 to 200 letters, digits or any of '_ . : @ -', for example "
+            f"{short(conversation)} cannot name a conversation; use 1 to 200 letters, digits or any of '_ . : @ -', for example "
             "'user-42'"
         )
     return conversation
@@ -354,7 +354,7 @@ def checked_run_id(run_id: str) -> str:
     """The id itself, or `BadArguments` that says what an id looks like."""
     if not isinstance(run_id, str) or not _RUN_ID.fullmatch(run_id):
         raise BadArguments(
-            f"{run_id!r} is not a run id; use 1 to 200 letters, digits or any of '_ . : @ -', for example 'invoice-42'"
+            f"{short(run_id)} is not a run id; use 1 to 200 letters, digits or any of '_ . : @ -', for example 'invoice-42'"
         )
     return run_id
 

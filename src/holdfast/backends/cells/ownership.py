@@ -223,7 +223,15 @@ def members_of(said: Iterable[Cell]) -> dict[str, int]:
 
 def check_members(plan: Plan, said: Collection[Cell], lost: Collection[str]) -> None:
     """Refuse a file that names a cell that was given up, or another cell first than the set has: `BadArguments`."""
-    file, given_up = str(plan.path), {name for cell in said for name in cell.lost} | set(lost)
+    file, given_up = str(plan.path), {name for cell in said for name in cell.lost}
+    here = [name for name in plan.urls if name in lost and name not in given_up]
+    if here:
+        raise BadArguments(
+            f"cell {here[0]!r} is in {file!r}, so it is not lost, and nothing was given up. If its database is lost for good, take "
+            f"[cells.{here[0]}] out of the file, give its slots there to another cell, and write this again; otherwise leave "
+            f"`--lost {here[0]}` out"
+        )
+    given_up |= set(lost)
     back = [name for name in plan.urls if name in given_up]
     if back:
         raise BadArguments(

@@ -31,6 +31,7 @@ from holdfast.errors import BadArguments, HoldfastError, StoreUnavailable, Unkno
 from holdfast.runtime import AgentSpec
 from holdfast.store.announcements import NEWS, Announced, NewAnnouncement
 from holdfast.store.audit import Refusal
+from holdfast.store.bundles import Import
 from holdfast.store.changes import Changes
 from holdfast.store.contract import Ailment, write_limit
 from holdfast.store.conversations import ConversationRow
@@ -557,6 +558,25 @@ class CellsStore(Store):
     async def delete_notification(self, name: str, *, by: str, via: str) -> None:
         await self._all("a notification", lambda cell: cell.delete_notification(name, by=by, via=via))
 
+    # Bundles: a run moves to one database, by its own URL
+
+    def check_takes(self, root: str) -> None:
+        slot = slot_of(root)
+        name = self.cells.owners[slot]
+        cell = self.cells.made.get(name)
+        if cell is None:
+            where = f"which no cell of the file has: `holdfast cells check --db {self.url}` says more"
+        else:
+            where = f"which is in cell {name!r}: use its URL, {cell.url}"
+        raise Unsupported(
+            f"{self.url!r} is {len(self.cells.made)} databases, and a run moves to one of them. Run {root!r} belongs to slot "
+            f"{slot}, {where}"
+        )
+
+    async def import_bundle(self, work: Import) -> NoReturn:
+        self.check_takes(work.found.root if work.copy is None else work.copy.id)
+        raise AssertionError("unreachable")
+
     # Links
 
     async def add_link(self, new: LinkRow, lasts_ms: int, run: str, *, by: str, via: str) -> LinkRow:
@@ -820,7 +840,7 @@ OF_ALL: Final[dict[str, Callable[[Sequence[Any]], Any]]] = {
     "tally_deliveries": answers.concatenated,
     "paused_rates": answers.ordered(lambda row: -row[1]), "parts": answers.united, "notification": lambda found: found[0],
 }  # fmt: skip
-REFUSED: Final = ["backup", "restore", "move", "moved_content", "take_back", "confirm", "import_bundle", "imported"]
+REFUSED: Final = ["backup", "restore", "move", "moved_content", "take_back", "confirm", "imported"]
 IN_A_WORKER: Final = [
     "claim",
     "next_due",

@@ -7,6 +7,7 @@ import functools
 import os
 import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -89,8 +90,12 @@ class Address:
         given = dict(parse_qsl(parts.query, keep_blank_values=True))
         odd = sorted(given.keys() - set(_OPTIONS))
         if odd:
-            name = next((each for each in odd if f"{each}=" in shown), HIDDEN)  # else it may be a piece of a password
+            meant = {each: get_close_matches(each, _OPTIONS, 1) for each in odd}  # a word like one of ours is no secret
+            known = (each for each in odd if f"{each}=" in shown or meant[each])
+            name = next(known, HIDDEN)  # anything else may be a piece of a password
             instead = "; a key is read from a file, api_key_file=FILE" if name == "api_key" else ""
+            if not instead and meant.get(name):
+                instead = f". Did you mean {meant[name][0]}=?"
             raise BadArguments(f"{shown!r}: there is no option {name!r}; there are {', '.join(_OPTIONS)}{instead}")
         queue, events = given.get("queue", "holdfast"), given.get("events", str(LONGEST))
         if not _NAME.fullmatch(queue):

@@ -23,6 +23,7 @@ from holdfast.engine.slots import LateTurns
 from holdfast.resources import OpenResources
 from holdfast.runtime import AgentSpec, StepSpec
 from holdfast.store.store import Store
+from holdfast.values.codec import Limit
 from holdfast.verbs.names import reached
 from holdfast.words.harmless import logger
 from holdfast.words.model import Event
@@ -53,7 +54,8 @@ class House:
         self._served, self._turned_away = served, False
         self.value_limit_bytes = settings.value_limit_bytes
         if address.blobs is None:
-            self.value_limit_bytes = min(self.value_limit_bytes, INLINE_BYTES)
+            more = "name a folder for large values in the URL of all workers and clients (?blobs=FOLDER)"
+            self.value_limit_bytes = min(self.value_limit_bytes, Limit(INLINE_BYTES, more))
         self.inputs = settings.inputs or address.inputs
         self.task_timeout = timedelta(seconds=min(10.0, max(settings.lease_ttl_s, 1.0)))
         self.resources = OpenResources(settings.replace)

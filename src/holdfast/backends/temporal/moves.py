@@ -77,9 +77,11 @@ _TRIES, _PAUSE_S = 10, 0.1
 _BEGUN: Final = ("child.started", "child.spawned")
 _TOO_LATE: Final = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 # What a bundle may have that a cluster has not: its section, and what that is.
-_LACKED: Final = (
+_LACKED: Final = (("forks", "is a fork"), ("lineage", "is a fork"))
+# What a cluster has in the database beside it, where no bundle brings it.
+_BESIDE: Final = (
     ("conversations", "has conversations"), ("waiting", "waits for a conversation"), ("chunks", "has streams"),
-    ("forks", "is a fork"), ("lineage", "is a fork"), ("askers", "asks about a budget"),
+    ("askers", "asks about a budget"),
 )  # fmt: skip
 _SPANS: Final = ("limit_key", "rate_key", "singleton_key")
 
@@ -436,9 +438,7 @@ class Moves(Store):
             try:
                 for_scratch = dataclasses.replace(manifest, destination=await scratch.store_id())
                 questions = await scratch.import_bundle(dataclasses.replace(work, manifest=for_scratch, dry_run=False))
-                if work.dry_run:
-                    raise Unchanged(questions)
-                await self._bring(scratch, work, again)
+                await self._bring(scratch, work, again, questions)
             finally:
                 await scratch.close()
         return questions
@@ -448,12 +448,19 @@ class Moves(Store):
         for row in found.runs:
             if what is None and any(getattr(row, name) is not None for name in _SPANS):
                 what = "has a limit, a rate or a singleton"
-            if what is None and row.budget is not None:
-                what = "has a budget, of which a part is spent"
         if what is not None:
             raise Unsupported(
                 f"run {found.root!r} {what}, which needs a database of Holdfast's own (sqlite: or postgresql://), and {self.url!r} "
                 "is a Temporal cluster; nothing was imported"
+            )
+        beside = next((word for section, word in _BESIDE if found.rows[section]), None)
+        if beside is None and any(row.budget is not None for row in found.runs):
+            beside = "has a budget, of which a part is spent"
+        if beside is not None:
+            raise Unsupported(
+                f"run {found.root!r} {beside}, and a bundle does not bring that to {self.url!r}: for runs that are started on a "
+                "Temporal cluster it lies in the database beside it (?side=), and a bundle goes to the cluster alone. Move the run "
+                "to a database of Holdfast's own (sqlite: or postgresql://); nothing was imported"
             )
 
     async def _room_for(self, found: Belongings, bundle: str) -> frozenset[str]:
@@ -481,7 +488,10 @@ class Moves(Store):
     async def _note_import(self, run: str, bundle: str, told: Mapping[str, Any]) -> None:
         await self._remember(IMPORTED, bundle, {**told, "run": run})
 
-    async def _bring(self, scratch: SQLiteStore, work: Import, again: frozenset[str]) -> None:
+    async def _bring(
+        self, scratch: SQLiteStore, work: Import, again: frozenset[str], questions: tuple[str, ...]
+    ) -> None:
+        """Start the runs of a bundle, all of which fit; `Unchanged` of a dry run, which starts none."""
         root, bundle = work.found.root, work.manifest.id
         family = await scratch.members(root)
         agents = {row.id: row.agent for row in family}
@@ -501,6 +511,8 @@ class Moves(Store):
             packed = state.pack()
             self._check_fits(start, packed)
             ready.append((start, packed, state.questions.values()))
+        if work.dry_run:
+            raise Unchanged(questions)
         ready.sort(key=lambda each: each[0].row.id == root)  # the root last
         for start, packed, asked in ready:
             run, memo = start.row.id, {"HoldfastBundle": came}

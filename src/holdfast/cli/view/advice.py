@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Final
 
@@ -29,9 +30,10 @@ def code_of(run: RunRow | RunInfo) -> str:
 
 def without_id(told: str, run: str) -> str:
     """Leave a run's id out of what is told of it, where the id stands beside it: the room is for the rest."""
-    for begins in (f"run {run!r}: ", f"run {run!r} "):
-        told = told.replace(begins, "", 1)
-    return told
+    own = re.compile(
+        rf"(^|: |\. )run {re.escape(repr(run))}:? "
+    )  # where a sentence begins with it; elsewhere it is missed
+    return own.sub(r"\1", told, count=1)
 
 
 NEVER: Final = (

@@ -19,6 +19,7 @@ from holdfast.store.leases import Claim
 from holdfast.store.runs import Create, insert_run
 from holdfast.store.work import Asking, Transaction, to_json
 from holdfast.words.model import ApprovalRow, Claimed, Event, RunRow
+from holdfast.words.people import LINK
 
 SHORT: Final = 50  # events: a journal up to this length is read by the claim itself
 
@@ -94,8 +95,8 @@ def create(tx: Transaction, work: Create) -> Asking[tuple[RunRow, bool] | None]:
 def decide(tx: Transaction, work: Decide) -> Asking[ApprovalRow | None]:
     """Count a decision, or a vote, on a question that is as it was known a moment ago."""
     known = work.known
-    if known is None or known.status != "open" or work.blobs or known.key == BUDGET:
-        return None
+    if known is None or known.status != "open" or work.blobs or known.key == BUDGET or work.ballot.via.startswith(LINK):
+        return None  # a ballot that comes by a link uses the link up
     try:
         said = count(tx.now, known, work.ballot)
     except HoldfastError:

@@ -73,7 +73,7 @@ def _for_people(error: BaseException) -> BaseException:
         return error
     refused = BadArguments(
         f"{error.args[0]}: the database is one of several cells, and the run belongs to another. Open the store as cells:FILE, "
-        "or by the URL that `holdfast cells slot ID --db cells:FILE` says"
+        "or, to move a run there, by the URL that `holdfast cells slot ID --db cells:FILE` says"
     )
     refused.__cause__ = error
     return refused
