@@ -53,7 +53,11 @@ async def told(url, run, *signals):
     """Send signals as a run above would pass them on."""
     client = await Address.of(url).connect()
     for nth, (kind, data) in enumerate(signals):
-        said = {"id": f"{data.get('request', 'told')}:{run}:{nth}", "kind": kind, "data": {"by": "ana", "reason": "", **data}}
+        said = {
+            "id": f"{data.get('request', 'told')}:{run}:{nth}",
+            "kind": kind,
+            "data": {"by": "ana", "reason": "", **data},
+        }
         await client.get_workflow_handle(run).signal(ARRIVE, said)
 
 

@@ -201,7 +201,10 @@ async def asked(client: Client, described: WorkflowExecutionDescription) -> Aske
     signals: list[Payload] = []
     stopped = described.raw_description.workflow_extended_info.cancel_requested  # told at once, whatever a worker does
     async for event in handle.fetch_history_events(page_size=1000):
-        begun, signal = event.workflow_execution_started_event_attributes, event.workflow_execution_signaled_event_attributes
+        begun, signal = (
+            event.workflow_execution_started_event_attributes,
+            event.workflow_execution_signaled_event_attributes,
+        )
         if len(begun.input.payloads) > 1 and begun.input.payloads[1].data:
             (content,) = await client.data_converter.decode([begun.input.payloads[1]])
             state = State() if content is None else State.unpack(content)

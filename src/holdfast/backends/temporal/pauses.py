@@ -1,10 +1,10 @@
-"""Requests to pause that hold a run of a cluster: which ones, after all that came. Look here when a run is paused that should go on.
+"""Requests to pause that hold a run of a cluster: which ones, after all that came. Look here when a run stays paused, or does not.
 
 A family is many workflows. A request to pause or to go on is a signal to the run that was named, which passes it on to its open
-children, and they to theirs. The cluster keeps the order of what people send to one run; it does not keep the order of what one run
-sends to another. So what counts below is not which signal came last. Each request to pause has a name, and a resume names all
-requests that it undoes. One that comes behind the resume that names it does nothing. Whatever the order was, a run is held in the end
-by the requests that nobody has undone.
+children, and they to theirs. The cluster keeps the order of what people send to one run. It does not keep the order of what one run
+sends to another. So below the named run the last signal does not decide. Each request to pause has a name, and a resume names the
+requests that it undoes. A pause that comes behind the resume that names it does nothing. Whatever the order was, a run is held in
+the end by the requests that nobody has undone.
 
 A run decides so in its workflow, and a client decides the same from the history before a worker has taken it up (`history.asked`).
 """

@@ -750,7 +750,10 @@ class TemporalStore(Moves):
         return await self._asked(history.asked(self.client, described), described.id)
 
     async def _is_to_pause(self, run: str) -> bool:
-        """Was the run asked to pause, and was that not undone? What came while a worker is at a workflow task is told when that is done."""
+        """Was the run asked to pause, and was that not undone?
+
+        The cluster shows what came while a worker is at a workflow task when that task is done, and not before.
+        """
         described = await self._must_describe(run)
         task, found = history.task_of(described), await self._was_asked(described)
         if found.pause or found.stop or task is None:
