@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
@@ -125,6 +125,7 @@ class Way:
     leaves: Mapping[str, Any] | None = None  # the bundle in which it leaves the cluster, and why
     stayed: tuple[int, int] | None = None  # events and bytes of a history whose journal was too much to be carried
     decided: int = 0  # how often it was decided whether it is
+    births: set[str] = field(default_factory=set)  # children that the cluster was asked to start, and has not yet
 
 
 @dataclass(slots=True)
@@ -168,7 +169,6 @@ class Ground:
         self._blobs: dict[str, bytes] = {}
         self._way = Way()
         self._errands = 0  # of ours to the cluster that are on their way
-        self._births: set[str] = set()  # children that the cluster was asked to start, and has not yet
         self._fed = Fed(self._start.side and state is not None)
         self._stop: asyncio.Future[None] | None = None  # what the run itself waits for at the moment
         self.clock = WorkflowClock(self)
@@ -722,8 +722,8 @@ class Ground:
 
     async def _tell(self, run: str, said: Mapping[str, Any]) -> None:
         """Send a signal to another run; one that has ended need not hear it, and one that begins just now hears it then."""
-        if run in self._births and self._names_requests():
-            await workflow.wait_condition(lambda: run not in self._births)
+        if run in self._way.births and self._names_requests():
+            await workflow.wait_condition(lambda: run not in self._way.births)
         await self.load.room(weight(said))
         with contextlib.suppress(FailureError):
             await workflow.get_external_workflow_handle(run).signal(ARRIVE, said)
@@ -754,7 +754,7 @@ class Ground:
         start = Start.of(
             child, own.path, own.starters, own.longest, self.clock.now(), above, side=own.side, budgets=own.held()
         )
-        self._births.add(child.id)
+        self._way.births.add(child.id)
         self.errand(self._begin_child(start))
 
     def _hold_child(self, child: str, append: Append) -> None:
@@ -784,7 +784,7 @@ class Ground:
         else:
             handle.add_done_callback(lambda task: task.cancelled() or task.exception(), context=self.outside)
         finally:
-            self._births.discard(row.id)
+            self._way.births.discard(row.id)
 
     def _child_failed(self, child: str, error: Exception) -> None:
         told = {

@@ -186,7 +186,7 @@ async def since(client: Client, described: WorkflowExecutionDescription, seq: in
 
 
 class Asked(NamedTuple):
-    """What a run was asked to do, whether a worker has taken that up or not."""
+    """Requests to a run that count, whether a worker has taken them up or not."""
 
     pause: bool
     stop: bool
