@@ -27,7 +27,6 @@ from tests.temporal import cluster, temporal_url  # noqa: F401 - fixtures
 
 import holdfast
 from holdfast.backends.temporal.address import DECIDE, Address
-from holdfast.backends.temporal.history import pauses
 from holdfast.integrations.pydantic_ai import HoldfastDurability
 
 QUICK = holdfast.Settings(lease_ttl_s=3.0)
@@ -207,31 +206,6 @@ async def test_an_answer_is_counted_although_the_tasks_of_its_run_fail(temporal_
         async with holdfast.open(temporal_url, agents=[asks_beside], settings=QUICK) as hf:
             await decided
             assert await hf.get(run.id).result(timeout="60s") == 1
-
-
-P, R = "run.pausing", "run.resumed"
-
-
-@pytest.mark.parametrize(
-    ("payloads", "pausing"),
-    [
-        ([("signal", [P])], True),
-        ([("signal", [P]), ("signal", [R])], False),
-        ([("signal", [P]), ("signal", [R]), ("pieces", [P])], False),
-        ([("signal", [P]), ("signal", [R]), ("signal", [P]), ("pieces", [P, R])], True),
-        ([("signal", [P]), ("pieces", [P]), ("pieces", ["step.completed", "run.paused"])], True),
-        ([("signal", [R]), ("pieces", ["run.paused"])], True),  # it paused by itself
-        ([("state", [P, "run.paused"])], True),
-        ([("state", [P, "run.paused", R])], False),
-        ([("state", [P, "run.paused"]), ("signal", [R]), ("signal", ["message.received"])], False),
-        ([("state", ["step.completed", P])], True),  # no worker has taken it up
-        ([("signal", ["message.received"]), ("pieces", ["message.received"])], None),
-    ],
-)
-def test_whether_a_run_is_to_pause_is_told_by_what_was_asked_last(payloads, pausing):
-    """Not by what a worker recorded last: by then more may have been asked."""
-    told = (pauses(what, kinds) for what, kinds in reversed(payloads))
-    assert next((each for each in told if each is not None), None) is pausing
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
@@ -40,6 +40,7 @@ from holdfast.backends.temporal.beside import ASKED, Beside
 from holdfast.backends.temporal.gaps import LACKS_START, LACKS_STORE
 from holdfast.backends.temporal.house import House
 from holdfast.backends.temporal.loads import PAYLOADS, Load, too_long, weight
+from holdfast.backends.temporal.pauses import forgive, hold, is_held_by_request, is_stopping, undo
 from holdfast.backends.temporal.performer import Performer
 from holdfast.backends.temporal.records import LISTED, Piece, Start, State, listed, moved, moving
 from holdfast.backends.temporal.slices import Slices
@@ -124,6 +125,7 @@ class Way:
     leaves: Mapping[str, Any] | None = None  # the bundle in which it leaves the cluster, and why
     stayed: tuple[int, int] | None = None  # events and bytes of a history whose journal was too much to be carried
     decided: int = 0  # how often it was decided whether it is
+    births: set[str] = field(default_factory=set)  # children that the cluster was asked to start, and has not yet
 
 
 @dataclass(slots=True)
@@ -569,10 +571,13 @@ class Ground:
             self._go_on()
             return
         data = said.get("data") or {}
-        if kind == "run.resumed" and not self._resumes(data):
+        if kind == "run.resumed" and not self._resumes(data, signal_id):
             return
         if kind == "run.pausing":
-            state.pauses.append(data.get("request", ""))
+            if not self._names_requests():
+                state.pauses.append(data.get("request", ""))
+            elif is_stopping(state) or not hold(state, data):
+                return
             self._pass_on(kind, {**data, "depth": data.get("depth", 0) + 1}, signal_id)
         if kind == "child.ended":
             state.children[said["topic"]] = {**data, "value": said.get("value")}
@@ -587,12 +592,39 @@ class Ground:
             with Placed(None):
                 self.carried.notice(sure=True)
 
-    def _resumes(self, data: dict[str, Any]) -> bool:
+    def _names_requests(self) -> bool:
+        """Does a resume undo what it names, whatever came first? In an execution that was written before, what came last counts."""
+        return workflow.patched("holdfast.pauses")
+
+    def _resumes(self, data: dict[str, Any], signal_id: str) -> bool:
         """Let a paused run go on; True: it was not paused yet, and its owner is to be told."""
         state, budget = self.state, data.pop("budget", None)
         if budget is not None:
             self.row.budget = budget  # of this and all later executions: it begins them
             workflow.upsert_memo({"HoldfastRun": _still(self.row)})
+        if not self._names_requests():
+            return self._resumes_as_before(data, budget)
+        direct, undone = data.get("direct", False), undo(state, data)
+        data.pop("direct", None)
+        data["requests"] = undone
+        if undone:
+            self._pass_on("run.resumed", data, signal_id)
+        elif not direct:
+            return False
+        left = self._way.left
+        if not state.held and (left is None or left.status != "paused"):
+            return True
+        forgive(state, undone)
+        if direct or (not state.pauses and is_held_by_request(state)):
+            if state.held:
+                self._resumed(data["by"], budget)
+                self._go_on()
+            else:
+                self._way.resumed = data["by"]  # the engine has left the run, and it is not held yet
+        return False
+
+    def _resumes_as_before(self, data: dict[str, Any], budget: str | None) -> bool:
+        state = self.state
         if not data.pop("direct", False) and not set(data["requests"]) & set(state.pauses):
             return False
         data["requests"] = [*state.pauses]
@@ -689,7 +721,9 @@ class Ground:
             await self._until_told()
 
     async def _tell(self, run: str, said: Mapping[str, Any]) -> None:
-        """Send a signal to another run; one that has ended need not hear it."""
+        """Send a signal to another run; one that has ended need not hear it, and one that begins just now hears it then."""
+        if run in self._way.births and self._names_requests():
+            await workflow.wait_condition(lambda: run not in self._way.births)
         await self.load.room(weight(said))
         with contextlib.suppress(FailureError):
             await workflow.get_external_workflow_handle(run).signal(ARRIVE, said)
@@ -720,7 +754,20 @@ class Ground:
         start = Start.of(
             child, own.path, own.starters, own.longest, self.clock.now(), above, side=own.side, budgets=own.held()
         )
+        self._way.births.add(child.id)
         self.errand(self._begin_child(start))
+
+    def _hold_child(self, child: str, append: Append) -> None:
+        """Have a new child paused whose parent's family is being paused: the engine had not seen that, or takes it up just now."""
+        state = self.state
+        asked = [signal.data for signal in state.signals if signal.kind == "run.pausing"]
+        asked += [event.data for event in append.events if event.kind == "run.pausing"]
+        for data in asked:
+            request = data.get("request", "")
+            if data.get("family", False) and request in state.pauses and self._names_requests():
+                came = next((known for known in state.known if f"{known}:".startswith(f"{request}:")), request)
+                passed = {**data, "depth": data.get("depth", 0) + 1}
+                self.errand(self._tell(child, {"id": f"{came}:{child}", "kind": "run.pausing", "data": passed}))
 
     async def _begin_child(self, start: Start) -> None:
         row, text = start.row, start.text()
@@ -736,6 +783,8 @@ class Ground:
             self._child_failed(row.id, error)
         else:
             handle.add_done_callback(lambda task: task.cancelled() or task.exception(), context=self.outside)
+        finally:
+            self._way.births.discard(row.id)
 
     def _child_failed(self, child: str, error: Exception) -> None:
         told = {
@@ -811,6 +860,7 @@ class Ground:
             append.transition.result = _unspilled(append.transition.result, blobs)
         for child in append.children:
             self._start_child(child, blobs)
+            self._hold_child(child.id, append)
         for new in append.approvals:
             if new.about is None:  # what is asked about a budget lies beside the cluster
                 self._ask(new, blobs, now)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from temporalio.api.common.v1 import Payload
 from temporalio.api.common.v1 import WorkflowExecution as WorkflowExecutionId
+from temporalio.api.enums.v1 import PendingWorkflowTaskState
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import (
@@ -21,6 +22,7 @@ from temporalio.client import (
 from temporalio.service import RPCError
 
 from holdfast.backends.temporal.address import ARRIVE, KEEP, RUN, SIDE, is_missing
+from holdfast.backends.temporal.pauses import hold, is_stopping, undo
 from holdfast.backends.temporal.records import Piece, Start, State, event_of, moved
 from holdfast.store.work import to_json
 from holdfast.words.model import FINISHED, ApprovalRow, Event, RunRow
@@ -32,8 +34,6 @@ _UNTAKEN: Final = 2  # events of a workflow of which no worker has taken a task
 _BEGUN: Final = ("child.started", "child.spawned")
 _GOES_ON: Final = (None, WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
 _STOPPED: Final = (WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.CANCELED)
-_STOPS: Final = ("run.pausing", "run.paused", "run.resumed", "run.retried")
-_STOPPING: Final = ("pieces", "state", "signal")  # what of a history may say one of these
 _SERVER: Final = "history-service"  # the name under which the server ends a workflow by itself
 
 
@@ -185,46 +185,57 @@ async def since(client: Client, described: WorkflowExecutionDescription, seq: in
     return found
 
 
-async def is_pausing(client: Client, described: WorkflowExecutionDescription) -> bool:
-    """Was the run asked to pause, last of all? A worker may not have taken that up yet, or be about to carry it out."""
-    asked = _reversed(client, described.id, described.run_id)
-    while True:
-        page = await client.workflow_service.get_workflow_execution_history_reverse(asked)
-        for event in page.history.events:
-            found: list[tuple[str, Any, Payload]] = []
-            _look(event, {}, lambda *what, found=found: found.append(what))
-            signal = event.workflow_execution_signaled_event_attributes
-            if signal.signal_name == ARRIVE:
-                found.append(("signal", None, signal.input.payloads[0]))
-            for what, _, payload in found:
-                asked_to = None if what not in _STOPPING else pauses(what, await _kinds(client, what, payload))
-                if asked_to is not None:
-                    return asked_to
-        if not page.next_page_token:
-            return False
-        asked.next_page_token = page.next_page_token
+class Asked(NamedTuple):
+    """Requests to a run that count, whether a worker has taken them up or not."""
+
+    pause: bool
+    stop: bool
 
 
-def pauses(what: str, kinds: Sequence[str]) -> bool | None:
-    """Tell from one payload of a history whether its run is to pause; None if it does not say.
+async def asked(client: Client, described: WorkflowExecutionDescription) -> Asked:
+    """Decide from its history what a run was asked to do: by the rule of its workflow, over the signals in their order.
 
-    A worker records that somebody asked it to pause or to go on when it takes that up, and more may have been asked by then. So of
-    what a worker records only a pause itself counts; the order in which people asked is that of the signals.
+    What came while a worker had a workflow task (`task_of`) is not in the history before that task is done.
     """
-    counts = ("run.paused",) if what == "pieces" else _STOPS
-    last = next((kind for kind in reversed(kinds) if kind in counts), None)
-    return None if last is None else last in ("run.pausing", "run.paused")
+    handle, state = client.get_workflow_handle(described.id, run_id=described.run_id), State()
+    signals: list[Payload] = []
+    stopped = described.raw_description.workflow_extended_info.cancel_requested  # told at once, whatever a worker does
+    async for event in handle.fetch_history_events(page_size=1000):
+        begun, signal = (
+            event.workflow_execution_started_event_attributes,
+            event.workflow_execution_signaled_event_attributes,
+        )
+        if len(begun.input.payloads) > 1 and begun.input.payloads[1].data:
+            (content,) = await client.data_converter.decode([begun.input.payloads[1]])
+            state = State() if content is None else State.unpack(content)
+        if signal.signal_name == ARRIVE:
+            signals.append(signal.input.payloads[0])
+    found = told_by(state, await client.data_converter.decode(signals))
+    return Asked(False, stop=True) if stopped else found
 
 
-async def _kinds(client: Client, what: str, payload: Payload) -> list[str]:
-    """Read the kinds of what a payload records or carries, in order."""
-    value: Any = (await client.data_converter.decode([payload]))[0]
-    if what == "signal":
-        return [value["kind"]]
-    if what == "state":
-        state = State.unpack(value)
-        return [*(event.kind for event in state.events), *(signal.kind for signal in state.signals)]
-    return [piece[1] for piece in value if piece[0] not in _BESIDE]
+def task_of(described: WorkflowExecutionDescription) -> tuple[Any, ...] | None:
+    """Return what tells the workflow task that a worker has now from any other; None if no worker has one."""
+    told = described.raw_description.pending_workflow_task
+    if told.state != PendingWorkflowTaskState.PENDING_WORKFLOW_TASK_STATE_STARTED:
+        return None
+    return described.run_id, told.started_time.ToNanoseconds(), told.attempt
+
+
+def told_by(state: State, signals: Iterable[Mapping[str, Any]]) -> Asked:
+    """Tell what a run was asked to do that began an execution with this, and to which these signals have come since."""
+    stops = is_stopping(state)
+    for said in signals:
+        kind, data = said["kind"], said.get("data") or {}
+        if said["id"] in state.known or stops:
+            continue
+        if kind == "run.cancelling":
+            stops = True
+        elif kind == "run.resumed":
+            undo(state, data)
+        elif kind == "run.pausing" and hold(state, data):
+            state.known[said["id"]] = [0, kind, "", 0]
+    return Asked(bool(state.pauses) and not stops, stops)
 
 
 @dataclass(slots=True)

@@ -103,6 +103,7 @@ class State:
     unborn: bool = False  # it came with a run that is not here yet, and waits for that
     frees: list[str] = field(default_factory=list)  # runs that came with this one, and wait for it
     over: dict[str, Any] | None = None  # how it had ended when it came
+    called_off: list[str] = field(default_factory=list)  # requests to pause that were undone before they came
 
     def pack(self) -> bytes:
         return b"".join(self._packed())
@@ -124,7 +125,7 @@ class State:
             "signals": [[s.position, s.kind, s.topic, s.value, s.data, s.sent_at] for s in self.signals],
             "known": self.known, "pauses": self.pauses, "held": self.held, "cut": self.cut, "parts": self.parts,
             "dropped": [[*listed(event), event.dropped] for event in self.dropped], "unborn": self.unborn, "frees": self.frees,
-            "over": self.over,
+            "over": self.over, "called_off": self.called_off,
         }  # fmt: skip
         text, packer = to_json(said).encode(), zlib.compressobj(1)
         for first in range(0, len(text), _SLICE):
@@ -139,6 +140,7 @@ class State:
             {each["id"]: ApprovalRow(**each) for each in said["questions"]}, said["children"],
             [Signal(*each) for each in said["signals"]], said["known"], said["pauses"], said["held"], said["cut"], said["parts"],
             [_dropped(each) for each in said["dropped"]], said["unborn"], said["frees"], said["over"],
+            said.get("called_off", []),
         )  # fmt: skip
 
 

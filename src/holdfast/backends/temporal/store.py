@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import functools
 import json
+import secrets
 import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -675,6 +676,8 @@ class TemporalStore(Moves):
         yields: bool = False,
     ) -> str:  # fmt: skip
         row = await self._going(run, "paused")
+        if (await self._was_asked(await self._must_describe(run))).stop:
+            raise RunActive(f"run {run!r} was told to stop and cannot be paused; cancel it again to end it at once")
         data = {"by": by, "reason": reason, "request": request, "depth": 0, "family": family, "now": now}
         await self._signal(run, {"id": request, "kind": "run.pausing", "data": data})
         await self._note(run, by, via, "pause", {"by": by, "reason": reason} | ({"now": True} if now else {}))
@@ -719,14 +722,14 @@ class TemporalStore(Moves):
         if row.status in FINISHED:
             advice = "; retry it instead" if row.status == "failed" else ""
             raise RunFinished(f"run {run!r} is {row.status} and cannot be resumed{advice}")
-        if row.status != "paused" and not await self._is_pausing(run):
+        if row.status != "paused" and not await self._is_to_pause(run):
             raise RunActive(f"run {run!r} is {row.status} and not paused: there is nothing to resume")
         data = {"by": by, "requests": [], "direct": True, "family": family}
         if budget is not None:
             await self._rebudget(row, budget)
             data["budget"] = budget
         await self._signal(
-            run, {"id": f"resume:{run}:{row.next_seq}:{self.clock.now()}", "kind": "run.resumed", "data": data}
+            run, {"id": f"resume:{run}:{row.next_seq}:{secrets.token_hex(8)}", "kind": "run.resumed", "data": data}
         )
         await self._until_resumed(row)
         await self._note(run, by, via, "resume", noted)
@@ -743,9 +746,22 @@ class TemporalStore(Moves):
         except TimeoutError as error:
             raise await self._unanswered(run, error, ", which was told to go on") from None
 
-    async def _is_pausing(self, run: str) -> bool:
-        described = await self._described(run)
-        return described is not None and await self._asked(history.is_pausing(self.client, described), run)
+    async def _was_asked(self, described: WorkflowExecutionDescription) -> history.Asked:
+        return await self._asked(history.asked(self.client, described), described.id)
+
+    async def _is_to_pause(self, run: str) -> bool:
+        """Was the run asked to pause, and was that not undone?
+
+        The cluster shows what came while a worker is at a workflow task when that task is done, and not before.
+        """
+        described = await self._must_describe(run)
+        task, found = history.task_of(described), await self._was_asked(described)
+        if found.pause or found.stop or task is None:
+            return found.pause
+        while history.task_of(described) == task:
+            await asyncio.sleep(_SOONEST_S)
+            described = await self._must_describe(run)
+        return (await self._was_asked(described)).pause
 
     async def _rebudget(self, row: RunRow, budget: str) -> None:
         """Set what a run may spend from now on, in all. Runs below it look at budgets only if they were begun below one."""
