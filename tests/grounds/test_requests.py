@@ -125,6 +125,18 @@ async def test_a_run_that_was_cancelled_before_a_worker_took_it_says_by_whom(url
 
 
 @pytest.mark.slow
+async def test_requests_to_stop_that_are_taken_in_at_once_say_by_whom_and_leave_nobody_behind(temporal_url):  # noqa: F811
+    root, children = await begun(temporal_url)
+    async with holdfast.open(temporal_url) as hf:
+        for _ in range(3):
+            await hf.get(root).cancel(by="ana")
+        async with holdfast.open(temporal_url, agents=[parent, waiter], settings=QUICK):
+            for each in (root, *children):
+                await hf.get(each).wait("cancelled", timeout="60s")
+        assert (await hf.get(root).info()).reason == "cancelled by ana"
+
+
+@pytest.mark.slow
 async def test_a_resume_undoes_every_pause_before_it_of_a_run_that_is_paused(temporal_url):  # noqa: F811
     async with holdfast.open(temporal_url, agents=[waiter], settings=QUICK) as hf:
         run = await hf.start(waiter)

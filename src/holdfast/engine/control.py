@@ -44,7 +44,7 @@ class Control:
     """Requests to one run to pause, to stop or to be put away, and how far each is."""
 
     __slots__ = (
-        "_bodies", "_childless", "_ends_now", "_grace_timer", "_host", "_inbox", "_journal", "_life", "_mailbox", "_parking",
+        "_asked", "_bodies", "_childless", "_ends_now", "_grace_timer", "_host", "_inbox", "_journal", "_life", "_mailbox", "_parking",
         "_pausing", "_pen", "_seeing_off", "_stopping", "_tasks", "cancelling", "unwinding",
     )  # fmt: skip
 
@@ -56,6 +56,7 @@ class Control:
         self._tasks, self._inbox, self._mailbox, self._parking = tasks, inbox, inbox.mailbox, parking
         self._pausing: dict[str, Any] | None = None  # the pause that was asked for: by whom, and why
         self._stopping = False  # it was asked to stop, although the agent's code may not have come so far yet
+        self._asked: dict[str, Any] | None = None  # the first request to stop that this owner took in
         self.cancelling: dict[str, Any] | None = None  # asked to stop: by whom, why, and until when it may tidy up
         self.unwinding = False  # the agent was told
         self._seeing_off = self._childless = False  # all below it are being seen off; have ended
@@ -96,6 +97,7 @@ class Control:
             return
         # A second request ends the run as soon as it is recorded: code that never waits would not let it through.
         ends = (lambda _: self._end()) if self._stopping else None
+        self._asked = self._asked or data
         self._pen.record(signal.kind, None, data, signal.value, inbox_seen=signal.position, then=ends)
         self._is_stopping()
         if self._pausing is not None:
@@ -320,10 +322,12 @@ class Control:
             Transition(status, result=text, error=None if error is None else json.dumps(error))
         )
         data: dict[str, Any] = {} if error is None else {"error": error}
-        if self.cancelling is not None:
-            transition.ends_below = self.cancelling["reason"]
+        # Several requests that are taken in at once end the run before the first has its place in the history.
+        asked = self.cancelling or (self._asked if status == "cancelled" else None)
+        if asked is not None:
+            transition.ends_below = asked["reason"]
             if status == "cancelled":
-                data = {"by": self.cancelling["by"], "reason": self.cancelling["reason"]}
+                data = {"by": asked["by"], "reason": asked["reason"]}
                 transition.reason = _said(data, "cancelled")
         self._bodies.hold("ending")
         self._pen.record(f"run.{status}", None, data, transition=transition, then=lambda _: self._life.close("ended"))
