@@ -44,8 +44,8 @@ class Control:
     """Requests to one run to pause, to stop or to be put away, and how far each is."""
 
     __slots__ = (
-        "_asked", "_bodies", "_childless", "_ends_now", "_grace_timer", "_host", "_inbox", "_journal", "_life", "_mailbox", "_parking",
-        "_pausing", "_pen", "_seeing_off", "_stopping", "_tasks", "cancelling", "unwinding",
+        "_asked", "_bodies", "_childless", "_ends_now", "_grace_timer", "_host", "_inbox", "_journal", "_life", "_mailbox",
+        "_parking", "_pausing", "_pen", "_seeing_off", "_stopping", "_tasks", "cancelling", "unwinding",
     )  # fmt: skip
 
     def __init__(
