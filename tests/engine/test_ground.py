@@ -113,7 +113,9 @@ def told(rows, journals):
     """
 
     def line(event):
-        data = {name: value for name, value in event.data.items() if name not in ("owner", "by", "worker", "open", "seen")}
+        data = {
+            name: value for name, value in event.data.items() if name not in ("owner", "by", "worker", "open", "seen")
+        }
         return event.seq, event.kind, event.key, data, event.value, event.blob, event.at, event.epoch
 
     ends = {
