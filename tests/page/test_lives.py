@@ -262,10 +262,11 @@ def test_a_wait_of_a_run_that_is_over_does_not_wait(place, ana):
     serving(place, "listens")
     place.act(lambda hf: hf.start("listens", "ana", id="heard"))
     place.act(lambda hf: hf.start("listens", "ben", id="listens"))
-    place.act(lambda hf: hf.get("listens").wait("waiting"))
+    for each in ("heard", "listens"):
+        place.act(lambda hf, run=each: hf.get(run).wait("waiting"))
     place.act(lambda hf: hf.get("heard").send("go", 1))
     place.act(lambda hf: hf.get("heard").wait("completed"))
-    page = ana.goto("/compare?a=heard&b=listens&all=true", ".cmp-row")
+    page = ana.goto("/compare?a=heard&b=listens&all=true", ".cmp")
     row = page.locator(".cmp-row", has_text="wait for a message").first
     expect(row.locator(".cmp-call")).to_contain_text("wait for a message24 h")
     expect(row.locator(".cmp-half[data-of=A] .cmp-meta")).to_contain_text("over before its time")
