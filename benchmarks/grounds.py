@@ -106,7 +106,7 @@ async def cost(url: str, servers: Sequence[int], runs: int, steps: int) -> tuple
             )
             assert found == [sum(range(steps))] * count
             worker, there = time.process_time() - began, sum(map(used_s, servers)) - before
-    return worker * 1000 / (runs * steps), there * 1000 / (runs * steps)
+    return round(worker * 1000 / (runs * steps), 2), round(there * 1000 / (runs * steps), 2)  # as the page tells them
 
 
 def measure(runs: int, steps: int) -> Costs:

@@ -22,7 +22,7 @@ def test_the_costs_on_the_page_follow_from_what_was_measured():
     grounds = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(grounds)
     costs = grounds.written()
-    assert list(costs) == ["SQLite", "PostgreSQL", "Temporal"]
+    assert list(costs) == ["SQLite", "PostgreSQL", "two cells", "Temporal"]
     assert PAGE.read_text() == grounds.page(costs)
     assert (
         grounds.cores(86_400, 1.0) == 0.01
