@@ -8,6 +8,8 @@ from tests.agents.runs import Gate, finish, history, kinds, nothing_in_memory
 import holdfast
 import holdfast.testing
 from holdfast import Budget, BudgetExceeded, Spent
+from holdfast.client.family import account
+from holdfast.words.budget import Asked, Purse
 
 
 @holdfast.step
@@ -105,6 +107,24 @@ async def test_a_person_gives_more_or_none():
         ]
         assert (await kinds(hf, "r")).count("approval.asked") == 2
         assert hf.bodies[think] - hf.crashes <= 2
+
+
+async def test_what_a_person_gave_is_told_as_the_budget(store_url):
+    """Alone, in a list and with its family: what the run may spend now, as its meter holds it."""
+    async with holdfast.open(store_url, agents=[asking]) as hf:
+        run = await hf.start(asking, 3, id="r")
+        await hf.approve(await question(hf), by="ana", data={"usd": 8})
+        assert await run.result() == "3"
+        (listed,), alone, family = await hf.runs(), await run.info(), (await account(hf, "r")).info
+        assert [each.budget for each in (listed, alone, family)] == [Budget(usd=9.0)] * 3
+
+
+def test_more_than_there_can_be_is_told_as_the_most():
+    """Nothing that people have given keeps a list from being read."""
+    given = Asked("q", "decided", True, 5_000, "ana", {"usd": 1e9, "tokens": 2.0, "wall": 60}, False)
+    budget = Budget(usd=1, tokens=5, wall=1, to="ana")
+    told = Purse("r", "u", budget, 1_000, Spent(), [given]).in_force
+    assert told == Budget(usd=1_000_000_000, tokens=7, wall=64, to="ana")
 
 
 async def test_parallel_calls_ask_one_question():

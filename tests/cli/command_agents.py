@@ -7,8 +7,11 @@ import os
 import signal
 import time
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 import holdfast
 
@@ -163,6 +166,16 @@ async def privileges(name: str) -> str:
     wanted = Access(["dev"])
     decision = await holdfast.approve(f"Make {name} one of these?", show=wanted, edit=True, to="it", expires="2 days")
     return f"{bool(decision)} {decision.by} {decision.note} {decision.data.groups}"
+
+
+@dataclass
+class Price:
+    eur: Annotated[Decimal, Field(ge=0)]
+
+
+@holdfast.agent
+async def sale() -> str:
+    return str((await holdfast.approve("Sell for this?", show=Price(Decimal("9.90")), edit=True)).data.eur)
 
 
 @holdfast.agent

@@ -33,7 +33,15 @@ def found(terminal, *words):
 
 def result(terminal, run):
     """What the run returned, once it has ended: the command waits for it."""
-    agent = {"o": "onboard", "b": "onboard", "p": "privileges", "c": "privileges", "s": "seats", "v": "shared"}[run]
+    agent = {
+        "o": "onboard",
+        "b": "onboard",
+        "p": "privileges",
+        "c": "privileges",
+        "s": "seats",
+        "e": "sale",
+        "v": "shared",
+    }[run]
     return found(terminal, "run", f"{FLEET}:{agent}", "--id", run)["result"]
 
 
@@ -58,6 +66,16 @@ def test_listed_with_the_way_to_it_and_decided_by_the_root(terminal, asked):
     assert (code, "approved by 'ana' on" in output) == (2, True)
     (deed,) = found(terminal, "audit", "--action", "approve")["audit"]
     assert (deed["via"].startswith("cli:"), deed["by"], deed["value"]) == (True, "ana", {"groups": ["dev", "ops"]})
+
+
+def test_an_edit_beyond_the_limits_of_its_type_is_refused(terminal, asked):
+    """A decimal as a text too: the run that gets it would fail."""
+    asked("sale", "e")
+    code, output = terminal.run("approve", "e", "--by", "ana", "--data", '{"eur": "-5"}')
+    assert (code, "eur: found str '-5', expected greater than or equal to 0" in output) == (2, True)
+    assert found(terminal, "audit", "--action", "approve")["audit"] == []
+    assert terminal.run("approve", "e", "--by", "ana", "--data", '{"eur": "5.00"}')[0] == 0
+    assert result(terminal, "e") == "5.00"
 
 
 def test_what_is_counted_are_the_votes_for_the_value_as_it_is_now(terminal, asked):

@@ -1,9 +1,12 @@
 """What runs have cost, as the command line shows it, and budgets that are typed."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
+from tests.cli import cost_agents
 
+import holdfast
 from holdfast import BadArguments, Budget
 
 COSTLY = Path(__file__).parent / "cost_agents.py"
@@ -39,6 +42,22 @@ def test_a_budget_can_be_typed(costs):
     assert "BudgetExceeded: the budget of run 'f' is spent: $1.00 of $1.00" in failed.stderr
     assert "most of the budget is spent: $0.50 left" in costs("show", "f").stdout
     assert costs.json("runs")["runs"][0]["budget"]["usd"] == 1.0
+
+
+def test_a_budget_is_shown_with_what_a_person_gave(costs):
+    """In the picture and as data: what the run may spend now, and not what it might at first."""
+
+    async def give(url):
+        async with holdfast.open(url, agents=[cost_agents]) as hf:
+            run = await hf.start(cost_agents.thinker, 2, id="t", budget=Budget(usd=0.25))
+            await run.wait("waiting")
+            await hf.approve((await hf.approvals())[0], by="ana", data={"usd": 2})
+            await run.result()
+
+    asyncio.run(give(url := f"sqlite:{costs.folder}/costs.db"))
+    assert " · $0.50, 2,020 tokens · budget $2.25" in costs("show", "t", "--db", url).stdout
+    assert costs.json("show", "t", "--db", url)["run"]["budget"]["usd"] == 2.25
+    assert costs.json("runs", "--db", url)["runs"][0]["budget"]["usd"] == 2.25
 
 
 def test_a_retry_may_bring_another_budget(costs):

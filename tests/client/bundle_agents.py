@@ -1,6 +1,10 @@
 """Agents that are carried from store to store: one that asks a person below two others, and one that uses all that a run can."""
 
 from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated
+
+from pydantic import Field
 
 import holdfast
 
@@ -109,6 +113,17 @@ class Page:
 async def two_edit_a_page() -> str:
     decision = await holdfast.approve("Publish this?", show=Page("otters"), edit=True, needs=2)
     return decision.data.name
+
+
+@dataclass
+class Price:
+    eur: Annotated[Decimal, Field(ge=0)]
+
+
+@holdfast.agent
+async def two_edit_a_price() -> str:
+    decision = await holdfast.approve("Sell for this?", show=Price(Decimal("9.90")), edit=True, needs=2)
+    return str(decision.data.eur)
 
 
 @holdfast.agent

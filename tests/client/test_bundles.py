@@ -28,6 +28,7 @@ from tests.client.bundle_agents import (
     talker,
     two_edit,
     two_edit_a_page,
+    two_edit_a_price,
     two_of_us,
 )
 from tests.security.fuzzers.bundles import Apart
@@ -819,12 +820,12 @@ async def test_a_decision_that_does_not_count_is_left_out_and_no_other(road):
         assert deed.data["without"] == [2]
 
 
-async def asked_of_two(files):
+async def asked_of_two(files, agent=two_edit_a_page):
     """A question in a file that two must agree to, whose value may be edited; the first has agreed to what is shown."""
     for name in ("zoe", "eve"):
         files.keys.new(name)
-    async with files.open("source", agents=[two_edit_a_page]) as hf:
-        run = await hf.start(two_edit_a_page, id="r")
+    async with files.open("source", agents=[agent]) as hf:
+        run = await hf.start(agent, id="r")
         question = await run.wait_for_question()
         await run.wait("waiting")
         async with holdfast.open(files.destination) as there:
@@ -858,6 +859,27 @@ async def test_a_decision_in_a_file_is_for_the_value_that_it_has(files, value, d
         await hf.import_run(files.file, keys=files.keys, without=[2])
         await hf.approve(question.id, by="ida")
         assert await hf.get("r").result(timeout=20) == "otters"  # what both were shown
+
+
+async def test_an_edit_beyond_the_limits_of_its_type_is_refused_at_the_file_and_by_the_import(files):
+    """A decimal as a text too: the run that gets it would fail."""
+    question = await asked_of_two(files, two_edit_a_price)
+    own, before = files.keys.own("eve"), files.file.read_bytes()
+    why = "eur: found str '-5', expected greater than or equal to 0"
+    with pytest.raises(holdfast.BadArguments, match=why):
+        async with open_bundle(str(files.file), Actor("eve"), "cli:root", lambda: own, files.keys) as look:
+            await look.approve(question.id, by=Actor("eve", via="cli:root"), data={"eur": "-5"})
+    assert files.file.read_bytes() == before
+    value = '{"eur":"-5"}'
+    told = {"id": "x", "question": question.id, "yes": True, "note": "", "at": round(time.time() * 1000),
+            "seen": question.digest, "value": value, "digest": codec.digest(value)}  # fmt: skip
+    add_decisions(files.file, files.keys, read(files.file, files.keys), [(own, told)])
+    async with files.open("destination", agents=[two_edit_a_price]) as hf:
+        with pytest.raises(holdfast.BadBundle, match=f"decision 2 in it, by 'eve', does not count: .*{why}"):
+            await hf.import_run(files.file, keys=files.keys)
+        await hf.import_run(files.file, keys=files.keys, without=[2])
+        await hf.approve(question.id, by="ida")
+        assert await hf.get("r").result(timeout=20) == "9.90"
 
 
 async def test_edits_of_several_people_in_a_file_follow_each_other(files):

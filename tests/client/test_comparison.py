@@ -81,6 +81,32 @@ async def test_a_fork_is_compared_with_the_run_it_comes_from(store_url):
         assert found.rows[2].b.preview == "'found otters'"
 
 
+@holdfast.agent
+async def pays(amount: int) -> bool:
+    return bool(await holdfast.approve("Pay it?", show=amount, edit=True))
+
+
+async def test_a_comparison_says_who_decided_what(store_url):
+    """A decision is told as `diff` tells it, with its value if somebody changed that, and another one is a difference."""
+    async with holdfast.open(store_url, agents=[pays]) as hf:
+        for id in ("yes", "no", "edited", "again"):
+            await (await hf.start(pays, 84, id=id)).wait("waiting", waits_for="person", timeout=20)
+            (asked,) = await hf.approvals(run=id)
+            if id == "no":
+                await hf.deny(asked, by="bo", note="too much")
+            else:
+                await hf.approve(asked, **({"data": 50} if id == "edited" else {}), by="ana" if id == "again" else "bo")
+            await hf.get(id).wait("completed", timeout=20)
+        told = {}
+        for id in ("no", "edited", "again"):
+            (row,) = (await hf.compare("yes", id)).rows
+            assert row.same is (id == "again")
+            told |= {"yes": row.a.preview, id: row.b.preview}
+        assert told == {
+            "yes": "approved by bo", "no": "denied by bo (too much)", "edited": "approved by bo: 50", "again": "approved by ana"
+        }  # fmt: skip
+
+
 @pytest.mark.slow
 async def test_long_runs_are_compared_without_keeping_the_loop(tmp_path, monkeypatch):
     url = f"sqlite:{tmp_path}/runs.db"

@@ -99,6 +99,31 @@ async def test_questions_come_first_and_what_one_worker_mends_is_one_thing(store
         assert [need.run for need in (await hf.needs(labels={"team": "night"})).needs] == ["person"]
 
 
+@holdfast.agent
+async def leads() -> None:
+    async with asyncio.TaskGroup() as group:
+        for n in range(2):
+            group.create_task(waits("timer" if n else "person"), name=f"part-{n}")
+
+
+async def test_a_run_stands_once_among_what_needs_a_person(store_url: str) -> None:
+    """A family that was paused together is one thing, which one resume mends; and a question says that its run is paused."""
+    settings = holdfast.Settings(park_grace_s=0)
+    async with holdfast.open(store_url, agents=[*AGENTS, leads], settings=settings) as hf:
+        await hf.start(leads, id="family")
+        await hf.start(waits, "person", id="alone")
+        await settled(hf)
+        for id in ("family", "alone"):
+            await hf.get(id).pause(by="ana", reason="lunch")
+        await settled(hf)
+        found = await hf.needs(by="ana")
+        told = [(each.kind, each.run, each.count) for each in found.needs]
+        below = next(each.run for each in found.needs if each.kind == "question" and each.run != "alone")
+        assert sorted(told) == [("paused", "family", 3), ("question", "alone", 1), ("question", below, 1)]
+        assert all(each.detail.endswith(", paused") for each in found.needs if each.kind == "question")
+        assert found.runs == 4 == (await hf.run_counts()).needs
+
+
 async def test_a_step_in_doubt_needs_a_person(store_url: str) -> None:
     """Its process was killed in the middle of a step that asks."""
     script = (

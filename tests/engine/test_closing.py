@@ -4,6 +4,7 @@ import asyncio
 import gc
 import time
 
+import apsw
 import pytest
 from tests.engine import hostile, schedules
 from tests.engine.lives import counted, history
@@ -250,8 +251,8 @@ async def test_an_agent_that_calls_exit_ends_its_run_only():
         assert await other.result(timeout=10) == "still here"
 
 
-async def test_a_body_that_runs_while_the_lease_is_lost_is_stopped():
-    """A body is cancelled when its run is taken over, and what it returns is not recorded."""
+def lingering():
+    """An agent whose body only ends when it is stopped, the body, and the keys of those that were."""
     stopped = []
 
     @holdfast.step
@@ -266,10 +267,39 @@ async def test_a_body_that_runs_while_the_lease_is_lost_is_stopped():
     async def agent() -> str:
         return await long()
 
+    return agent, long, stopped
+
+
+@pytest.mark.parametrize("drains", [False, True])
+async def test_a_body_that_runs_while_the_lease_is_lost_is_stopped(drains):
+    """A body is cancelled when its run is taken over, and what it returns is not recorded; also by a worker that stops."""
+    agent, long, stopped = lingering()
     async with holdfast.testing.open(agents=[agent], park=False) as hf:
         run = await hf.start(agent, id="r")
         while not hf.bodies[long]:
             await asyncio.sleep(0.001)
+        releasing = asyncio.create_task(hf._worker.attempts["r"].release(3600.0)) if drains else None
+        await asyncio.sleep(0)
         await lose_lease(hf, run)
         assert stopped == ["long#0"]
         assert not await history(run, "step.completed", "step.cancelled", "step.failed")
+        if releasing is not None:
+            await releasing
+
+
+async def test_a_worker_that_claims_a_run_which_it_still_carries_stops_its_former_attempt():
+    """Its lease was taken away in the store, and the worker claimed the run again before a heartbeat told it."""
+    agent, long, stopped = lingering()
+    async with holdfast.testing.open(agents=[agent], park=False) as hf:
+        await hf.start(agent, id="r")
+        while not hf.bodies[long]:
+            await asyncio.sleep(0.001)
+        former = hf._worker.attempts["r"].attempt
+        with apsw.Connection(str(hf.path)) as db:
+            db.execute(
+                "UPDATE runs SET lease_owner = 'moved', lease_epoch = lease_epoch + 1, due_at = 0 WHERE id = 'r'"
+            )
+        hf._worker.scheduler.wake()
+        while hf.bodies[long] < 2:
+            await asyncio.sleep(0.001)
+        assert former.life.closing == "lost" and stopped == ["long#0"]

@@ -265,7 +265,8 @@ async def test_no_run_is_counted_twice_wherever_a_mover_died(step, cells_url):  
         assert len(await hf.audit(limit=100)) == 6
 
 
-async def test_a_run_whose_move_was_called_off_goes_on_at_once(cells_url):  # noqa: F811
+@pytest.mark.parametrize("grace_s", [0.0, 1.0])  # the worker has heard that it is to give the run back, or has not
+async def test_a_run_whose_move_was_called_off_goes_on_at_once(cells_url, grace_s):  # noqa: F811
     """Its body was interrupted when the slot was frozen by force; then the mover died."""
     begun = []
 
@@ -282,7 +283,7 @@ async def test_a_run_whose_move_was_called_off_goes_on_at_once(cells_url):  # no
 
     (name,) = family(SLOT, 1)
     settings = holdfast.Settings(lease_ttl_s=2.0, stop_grace_s=3600.0)
-    script = MOVER.replace("grace_s=20.0", "grace_s=0.2")
+    script = MOVER.replace("grace_s=20.0", f"grace_s={grace_s}")
     async with holdfast.open(cells_url, agents=[body], settings=settings) as hf:
         run = await hf.start(body, id=name)
         while not begun:

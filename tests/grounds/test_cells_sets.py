@@ -146,3 +146,12 @@ async def test_a_cell_that_was_added_but_not_written_is_added_again(cells_url, c
     await inventory.add(cells_url, "c", new)
     file.write_text(before)  # as if the process had died before
     assert list((await inventory.add(cells_url, "c", new)).urls) == ["a", "b", "c"]
+
+
+async def test_a_database_that_answers_late_is_not_told_to_have_another_clock(cells_url):  # noqa: F811
+    async with holdfast.open(cells_url), inventory.opened(cells_url) as store, inventory.opened(cells_url) as other:
+        hold = "LOCK TABLE runs IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(1.5)"
+        late = asyncio.create_task(other.made["b"].ask(lambda db: db.execute(hold)))
+        await asyncio.sleep(0.2)
+        assert (await inventory.check(store)).wrong == []
+        await late

@@ -16,16 +16,18 @@ QUICK = holdfast.Settings(lease_ttl_s=8.0)
 
 
 async def failed_tasks(hf, run):
-    """Workflow tasks of a run that were refused; one that the server ends itself, because much has come meanwhile, was not."""
+    """Workflow tasks of a run that were refused; one that the server ends itself, because something came meanwhile, was not."""
     history = await hf.store.client.get_workflow_handle(run.id).fetch_history()
     failed = [
         each.workflow_task_failed_event_attributes
         for each in history.events
         if each.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
     ]
-    return [
-        each for each in failed if each.cause != WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_FORCE_CLOSE_COMMAND
-    ]
+    cause = WorkflowTaskFailedCause
+    meanwhile = (
+        cause.WORKFLOW_TASK_FAILED_CAUSE_FORCE_CLOSE_COMMAND, cause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND,
+    )  # fmt: skip
+    return [each for each in failed if each.cause not in meanwhile]
 
 
 async def is_replayable(url):

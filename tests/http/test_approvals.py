@@ -5,7 +5,10 @@ import json
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
+from typing import Annotated
 
+import pytest
+from pydantic import Field
 from tests.http.site import on_a_server, served
 
 import holdfast
@@ -203,6 +206,42 @@ async def order() -> str:
 @holdfast.agent(name="approvals.count")
 async def count(kind: str) -> str:
     return repr(await holdfast.ask("How many?", {"int": int, "float": float, "Decimal": Decimal}[kind]))
+
+
+@dataclass
+class Price:
+    eur: Annotated[Decimal, Field(ge=0, decimal_places=2)]
+
+
+@holdfast.agent(name="approvals.sell")
+async def sell() -> str:
+    return str((await holdfast.approve("Sell?", show=Price(Decimal("9.90")), edit=True)).data.eur)
+
+
+@holdfast.agent(name="approvals.price")
+async def price() -> str:
+    return str((await holdfast.ask("For how much?", Price)).eur)
+
+
+async def test_what_is_beyond_the_limits_of_its_type_is_refused_and_not_recorded(tmp_path):
+    """A decimal as a text too, by which the run would fail later; over HTTP and from Python, edited and answered."""
+    async with asyncio.timeout(60), served(f"sqlite:{tmp_path}/runs.db", agents=[sell, price]) as site:
+        for agent, decision, name in (("approvals.sell", "approve", "data"), ("approvals.price", "answer", "value")):
+            run, path, seen = await asked(site, agent)
+            question = path.rpartition("/")[2]
+            for eur in ("-5", -5, "-0.001", "1.999", 1.999):
+                answer = await site.post(path, {"decision": decision, name: {"eur": eur}, **seen}, 422)
+                assert answer["error"]["code"] == "bad_arguments"
+                assert answer["error"]["details"] == {"of": "value", "path": ["eur"]}
+            why = "eur: found str '-5', expected greater than or equal to 0"
+            for eur in ("-5", Decimal(-5)):
+                say = site.hf.approve if decision == "approve" else site.hf.answer
+                with pytest.raises(holdfast.BadArguments, match=why):
+                    await say(question, by="ana", **{name: {"eur": eur}})
+            assert (await site.hf.approval(question)).status == "open"
+            assert await site.hf.audit(run=run, action=decision) == []
+            await site.post(path, {"decision": decision, name: {"eur": "5.00"}, **seen})
+            assert (await site.get(f"/api/runs/{run}/result?timeout=20"))["result"] == "5.00"
 
 
 async def test_a_number_that_its_type_does_not_hold_exactly_is_refused_and_nothing_is_lost(tmp_path):

@@ -89,3 +89,15 @@ async def test_a_token_that_may_not_decide_decides_nothing_by_a_fork(site):
     assert made.status_code == 201, made.text
     fork = site.hf.get(made.json()["run"]["id"])
     assert await fork.result() != await run.result()
+
+
+async def test_a_page_that_asks_who_is_there_before_anybody_signed_in_is_no_refusal(tmp_path):
+    """Who asks with something that is wrong is in the audit, and who asks for anything else."""
+    url = f"sqlite:{tmp_path}/runs.db"
+    async with served(url) as site:
+        assert (await site.bare.get("/api/me")).status_code == 401
+        assert (await site.bare.get("/api/me", headers=bearer("wrong"))).status_code == 401
+        assert (await site.bare.get("/api/runs")).status_code == 401
+    async with holdfast.open(url) as hf:
+        tried = [(each.data["tried"], each.data["count"]) for each in await hf.audit(action="refused")]
+    assert sorted(tried) == [("GET /api/me", 1), ("GET /api/runs", 1)]

@@ -151,3 +151,19 @@ async def test_a_run_is_sent_as_a_file(site, tmp_path, monkeypatch):
         assert (step.name, await step.result()) == ("double", 42)
     assert [each["action"] for each in (await site.get("/api/audit?run=t"))["deeds"]] == ["export", "start"]
     await site.get("/api/runs/none/bundle", 404)
+
+
+async def test_a_filter_that_cannot_be_read_finds_nothing_and_does_nothing(store_url):
+    """Never everything: not in a list, not in its counts, and not in what is done to all that fit."""
+    bad = [
+        {"status": "bogus"}, {"waits_for": "nobody"}, {"since": "yesterday"}, {"until": "abc"}, {"label": "desk"}, {"cost": "x"},
+        {"attempt": "x"}, {"stuck": "maybe"}, {"needs": "maybe"}, {"root": "maybe"}, {"state": "failed"},
+    ]  # fmt: skip
+    async with served(store_url) as site:
+        await many(site, 1)
+        for filter in bad:
+            query = "&".join(f"{name}={value}" for name, value in filter.items())
+            for path in ("/api/runs", "/api/counts"):
+                assert "error" in await site.get(f"{path}?{query}", 422), filter
+            assert "error" in await site.post("/api/runs/bulk", {"action": "pause", "filter": filter}, 422), filter
+        assert (await site.get("/api/runs/l0"))["run"]["status"] == "waiting"

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { axis, FOLD, folds, TEAR, ticks, union } from "../../src/holdfast/http/static/js/views/run/axis.js";
+import { axis, FOLD, folds, label, TEAR, ticks, union } from "../../src/holdfast/http/static/js/views/run/axis.js";
 
 const MINUTE = 60_000, HOUR = 60 * MINUTE;
 
@@ -74,4 +74,9 @@ test("ticks stand on round moments and keep apart", () => {
   assert.equal(step, 10_000);
   assert.deepEqual(at, [10_000, 20_000, 30_000, 40_000, 50_000, 60_000]);
   assert.deepEqual(ticks({ from: 5, to: 5, wide: 0 }).at, []);
+});
+
+test("a tick says the hour, however close the ticks are", () => {
+  const at = new Date(2026, 6, 14, 14, 18, 46, 400).getTime();
+  assert.deepEqual([100, 1000, MINUTE, 24 * HOUR].map((step) => label(at, step)), ["14:18:46.400", "14:18:46", "14:18", "Tue 14 Jul"]);
 });

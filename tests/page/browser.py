@@ -93,5 +93,5 @@ class Visitor:
             quiet = 0 if self._asked else quiet + 1
 
     def leave(self):
-        assert self.complaints == []
+        assert self.complaints == [], self.complaints
         self.context.close()

@@ -18,6 +18,33 @@ async def show(text: str, edit: bool = False, needs: int = 1) -> Any:
     return decision.data
 
 
+@holdfast.step
+async def does(what: str) -> str:
+    return what
+
+
+@holdfast.agent
+async def around() -> None:
+    """Do one thing before a question, and others after it."""
+    await does("first")
+    await holdfast.approve("Go on?", to="ana")
+    await does("second")
+    await does("third")
+
+
+@holdfast.step
+async def costs(n: int) -> int:
+    holdfast.spend(0.25)
+    return n
+
+
+@holdfast.agent(budget=holdfast.Budget(usd=0.25, at_limit="fail"))
+async def spends() -> None:
+    """Spend more than it may."""
+    await costs(1)
+    await costs(2)
+
+
 @dataclass
 class Payment:
     at: datetime

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { compared, lines, paid, readable, words } from "../../src/holdfast/http/static/js/difference.js";
+import { compared, lines, paid, readable, share, words } from "../../src/holdfast/http/static/js/difference.js";
 
 test("what both have is said once, in order", () => {
   assert.deepEqual(compared(["a", "b", "c"], ["a", "x", "c"]), [["=", ["a"]], ["-", ["b"]], ["+", ["x"]], ["=", ["c"]]]);
@@ -40,4 +40,12 @@ test("a fork paid for the calls behind the point where it began, although the sa
   const calls = [{ seq: 0, usd: 0.5, ms: 900 }, { seq: 4, usd: 0.25, ms: 2000 }, { seq: 6, usd: 0, ms: null }];
   assert.deepEqual(paid(calls, 4), { reused: 1, again: 2, usd: 0.25, ms: 2000 });
   assert.deepEqual(paid(calls, 9), { reused: 3, again: 0, usd: 0, ms: 0 });
+});
+
+test("a difference that rounds to nothing is told as none", () => {
+  assert.equal(share(13_104, 13_101), "the same");
+  assert.equal(share(0, 0), "the same");
+  assert.equal(share(0, 4), "");
+  assert.equal(share(200, 199), "−0.5%");
+  assert.equal(share(1000, 1099.9), "+10%");
 });

@@ -14,7 +14,10 @@ test("a worker that was killed has its time, and its runs are told whether or no
   assert.equal(goneWords({ how: "drained", at, moved: 1 }, 0), "1 run handed over");
 });
 
-test("a silence of no length is not measured", () => {
-  assert.match(silence(now() - 60), /since [\d:]+; $/);
-  assert.match(silence(now() - 5000), /since [\d:]+, for 5\.\d s; $/);
+test("where no worker answers it is said when the last was found gone, not that there was no sign since then", () => {
+  const ago = (ms) => new Date(Date.now() - ms).toISOString();
+  assert.match(silence([{ at: ago(40_000), how: "dead" }, { at: ago(90_000), how: "drained" }], []), /^No worker answers: the last was found dead at \d\d:\d\d:\d\d, 40\.\d s ago; $/);
+  assert.match(silence([{ at: ago(90_000), how: "drained" }], [{ seen_at: ago(40_000) }]), /^No worker answers: the last beat of one was at \d\d:\d\d:\d\d, 40\.\d s ago; $/);
+  assert.match(silence([{ at: ago(0), how: "lease" }], []), /^No worker answers: the last stopped answering before \d\d:\d\d:\d\d; $/, "a time of no length is not measured");
+  assert.equal(silence([], []), "No worker is alive; ");
 });

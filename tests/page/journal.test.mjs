@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { folds } from "../../src/holdfast/http/static/js/views/run/axis.js";
-import { Journal } from "../../src/holdfast/http/static/js/views/run/journal.js";
-import { reason, worked } from "../../src/holdfast/http/static/js/views/run/rows.js";
+import { Journal, outcome } from "../../src/holdfast/http/static/js/views/run/journal.js";
+import { reason, sentence, worked } from "../../src/holdfast/http/static/js/views/run/rows.js";
 
 const T0 = Date.UTC(2026, 6, 14, 14, 2, 0);
 const at = (seconds) => T0 + seconds * 1000;
@@ -90,7 +90,7 @@ test("what a retry took out is a call of its own, and its events are counted", (
     ["run.failed", null, { error: { type: "E", message: "no" } }, 1, 1, { dropped: 2 }],
     ["run.retried", null, { by: "ana", cut: 0 }, 5],
     ["step.completed", "a#0", step("a", { began: at(6) }), 7, 2]);
-  assert.deepEqual([journal.call("a#0").state, journal.call("a#0", 2).state, journal.stepsFailed, journal.dropped], ["done", "failed", 0, 2]);
+  assert.deepEqual([journal.call("a#0").state, journal.call("a#0", 2).state, journal.dropped], ["done", "failed", 2]);
   assert.deepEqual(journal.retries, [{ seq: 2, by: "ana", cut: 0, count: 2 }]);
 });
 
@@ -108,10 +108,15 @@ test("a question has who was asked, who decided, and whether it was changed", ()
   const journal = folded(
     ["approval.asked", ":approve#0", { name: ":approve", input: "", asked: 0, kind: "approve", approval: "q-1", question: "Publish?", to: ["group:editors"] }, 0],
     ["approval.voted", null, { approval: "q-1", key: ":approve#0", by: "bo", yes: true, changed: true }, 4],
-    ["approval.decided", null, { approval: "q-1", key: ":approve#0", by: "ana", yes: true, decision: "approved", note: "fine" }, 9]);
+    ["approval.decided", null, { approval: "q-1", key: ":approve#0", by: "ana", yes: true, decision: "approved", note: "fine" }, 9, 1, { preview: "{'usd': 2}" }]);
   const { question, state, ended, name } = journal.call(":approve#0");
-  assert.deepEqual([question.id, question.to, question.by, question.decision, question.changed, question.note], ["q-1", ["group:editors"], "ana", "approved", true, "fine"]);
+  assert.deepEqual([question.id, question.to, question.by, question.decision, question.changed, question.note, question.gave], ["q-1", ["group:editors"], "ana", "approved", "bo", "fine", "{'usd': 2}"]);
   assert.deepEqual([state, ended - T0, name], ["done", 9000, "Publish?"]);
+  assert.equal(outcome(question), "approved, with bo's change");
+  const { question: more } = folded(
+    ["approval.asked", null, { key: "budget", kind: "budget", approval: "q-1", question: "More?", to: [], digest: "a" }, 0],
+    ["approval.decided", null, { approval: "q-1", key: "budget", by: "ana", yes: true, decision: "approved", digest: "b" }, 9]).call("budget");
+  assert.equal(outcome(more), "approved, with a change");
 });
 
 test("ten thousand events are folded in less than a second of a processor", () => {
@@ -161,6 +166,44 @@ test("who is gone carried it until its last sign, as what was cut off with it", 
   journal.showOpen([{ key: "b#0", name: "b", input: "", attempt: 1, began: at(2) }]);
   journal.showOpen([], at(4.5));
   assert.deepEqual([journal.carriers[0].to, [...journal.each()].find((call) => call.key === "b#0").tries[0].ended], [at(4.5), at(4.5)]);
+});
+
+test("a step of a worker that is gone ends at its last sign, also if nobody has taken over, and goes on when it was not gone", () => {
+  const journal = folded(["step.started", "a#0", step("a", { worker: "fox", attempt: 1 }), 2], ["step.retrying", "b#0", { name: "b", input: "", asked: 0, attempt: 1, wait_ms: 10, error: { type: "E", message: "no" } }, 2.5]);
+  const [a, b] = [journal.call("a#0"), journal.call("b#0")], told = (call) => [call.state, call.began, ...(call.tries ?? []).map((each) => [each.how, each.began, each.ended, each.tear ?? null])];
+  const running = [{ key: "b#0", name: "b", input: "", attempt: 2, began: at(3) }], failed = ["failed", at(2), at(2.5), null];
+  journal.showOpen(running);
+  assert.deepEqual([told(a), told(b).slice(0, 2)], [["running", at(2)], ["running", at(3)]]);
+  failed[1] = b.tries[0].began;
+  journal.showOpen([], at(4));
+  assert.deepEqual(told(a), ["waiting", null, ["unknown", at(2), at(4), null]]);
+  assert.deepEqual(told(b), ["waiting", null, failed, ["lost", at(3), at(4), null]]);
+  assert.match(sentence(a, at(60)), /cut off: its worker is gone/);
+  assert.deepEqual(worked(journal, at(60)).filter(([, to]) => to > at(4)), [], "nobody worked after it");
+  journal.showOpen(running);
+  assert.deepEqual([told(a), told(b)], [["running", at(2)], ["running", at(3), failed]]);
+  journal.showOpen([], at(4));
+  journal.add({ seq: 2, kind: "run.interrupted", key: null, data: { owner: "fox", by: "owl", seen: at(4) }, at: at(9), epoch: 2 });
+  assert.deepEqual([journal.tears[0].doubt, told(a).at(-1)], [["a#0"], ["unknown", at(2), at(4), 2]]);
+});
+
+test("nobody carries a run that is paused, and who has it now is told before it records anything", () => {
+  const events = [["step.completed", "a#0", step("a", { began: at(0), worker: "fox" }), 2], ["run.paused", null, { by: "ana" }, 3], ["run.resumed", null, { by: "ana" }, 600]];
+  const told = (carriers) => carriers.map((each) => [each.owner, each.from - T0, each.to - T0, each.ends]), fox = ["fox", 0, 3000, "left"];
+  const paused = folded(...events), info = { status: "running", worker: "owl", epoch: 2, life: [["work", 3000], ["paused", 597_000], ["work", 4000]] };
+  assert.deepEqual(told(paused.carriers), [fox]);
+  assert.deepEqual(told(paused.carried(info, at(605))), [fox, ["owl", 601_000, 605_000, "now"]]);
+  assert.deepEqual(told(paused.carried({ ...info, worker_gone: true }, at(605))), [fox]);
+  assert.deepEqual(told(folded(...events, ["step.completed", "b#0", step("b", { began: at(601), worker: "owl" }), 606, 2]).carried(info, at(607))), [fox, ["owl", 601_000, 606_000, "now"]]);
+  assert.deepEqual(told(new Journal().carried({ ...info, epoch: 1, life: [["ready", 10], ["work", 4000]] }, at(9))), [["owl", 5000, 9000, "now"]], "it has no event yet");
+  const called = folded(["run.pausing", null, { by: "ana" }, 3], ["run.resumed", null, { by: "ana" }, 4]);
+  assert.deepEqual(told(called.carriers), [[null, 3000, 4000, "now"]], "a pause that was called off had a process");
+});
+
+test("who tries again has the run from the beginning of the attempt", () => {
+  const retrying = (attempt, seconds, epoch) => ["step.retrying", "b#0", { name: "b", input: "", asked: 1, attempt, wait_ms: 60_000, error: { type: "E", message: "no" } }, seconds, epoch];
+  const journal = folded(["step.completed", "a#0", step("a", { began: at(0) }), 1], retrying(1, 5, 1), retrying(2, 70, 2));
+  assert.deepEqual(journal.carriers.map((each) => [each.epoch, each.from - T0, each.to - T0]), [[1, 0, 5000], [2, 65_000, 70_000]]);
 });
 
 /** A step that is tried twice, and the run that is retried eighteen minutes later. */
@@ -215,4 +258,21 @@ test("what was cut off is there while nobody goes on, and until the one who took
   journal.add({ seq: 2, kind: "step.completed", key: "x-0:model/x.model#0", data: step("x.model", { began: at(9), asked: 1 }), at: at(12), epoch: 2 });
   journal.showOpen([]);
   assert.deepEqual(shown(), [["model", "x=1", "done", at(9), [["lost", 2000, 3000]]]]);
+});
+
+test("results that are read back are those of steps, children, people and messages, since the checkpoint", () => {
+  const journal = folded(["step.completed", "a#0", step("a", { began: at(0) }), 1], ["note", "n#0", { text: "hm", asked: 1 }, 1], ["child.started", "c#0", { child: "x", asked: 1 }, 1], ["child.ended", null, { child: "x", status: "completed" }, 2],
+    ["approval.asked", ":ask#0", { approval: "q", kind: "ask", question: "?", asked: 2 }, 2], ["approval.voted", ":ask#0", { approval: "q", by: "ana", yes: true }, 3], ["approval.decided", null, { approval: "q", by: "bo", yes: true, decision: "approved" }, 3],
+    ["run.interrupted", null, { owner: "fox", by: "owl", seen: at(4) }, 5]);
+  assert.equal(journal.tears[0].readBack, 3);
+  assert.equal(journal.calls, 3, "a step, a child and a question");
+});
+
+test("a call that runs is a call, before the journal knows it", () => {
+  const journal = new Journal();
+  assert.deepEqual([journal.calls, journal.thinks], [0, false]);
+  journal.showOpen([{ key: "model#0", name: "model", input: "", attempt: 1, began: at(1) }]);
+  assert.deepEqual([journal.calls, journal.thinks], [1, true]);
+  journal.showOpen([]);
+  assert.deepEqual([journal.calls, journal.thinks], [0, false]);
 });

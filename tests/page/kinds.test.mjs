@@ -34,6 +34,9 @@ test("how many agree, and how many more must", () => {
 test("how it ended is said of who did it", () => {
   assert.match(verdict(item({ status: "decided", decision: "approved", decided_by: "ana", decided_at: at(3), data: 2 })), /^ana approved it .* ago, with a change\.$/);
   assert.match(verdict(item({ status: "decided", decision: "denied", decided_by: "ana", decided_at: new Date().toISOString() })), /^ana denied it just now\.$/);
+  const both = { status: "decided", decision: "approved", decided_by: "ana", decided_at: at(9), votes: [yes("ben", 3), yes("ana", 9)] };
+  assert.match(verdict(item(both)), /^ben and ana approved it [^,]* ago\.$/);
+  assert.match(verdict(item({ ...both, data: 2, changes: [{ by: "ben", at: at(3), digest: "d", value: 2 }] })), /^ben and ana approved it .* ago, with ben's change\.$/);
   assert.equal(verdict(item({ status: "expired" })), "Nobody decided it in time: denied held.");
   assert.equal(verdict(item({ status: "withdrawn" })), "It was withdrawn: the agent no longer waits for it.");
 });

@@ -16,6 +16,6 @@ const told = {};
 for (const [run, events] of Object.entries(JSON.parse(readFileSync(0, "utf8")))) {
   const journal = new Journal();
   for (const event of events) journal.add(event);
-  told[run] = { lines: [...lines(journal.items, 0)], tears: journal.tears.length, failed: journal.stepsFailed, next: journal.next };
+  told[run] = { lines: [...lines(journal.items, 0)], tears: journal.tears.length, next: journal.next };
 }
 process.stdout.write(JSON.stringify(told));

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Call, Journal } from "../../src/holdfast/http/static/js/views/run/journal.js";
-import { atOnce, brief, filter, noRows, reason, rowsOf, rowSentence, spanOf, worked } from "../../src/holdfast/http/static/js/views/run/rows.js";
+import { atOnce, brief, cutOff, filter, nested, noRows, reason, rowSentence, rowsOf, spanOf, worked } from "../../src/holdfast/http/static/js/views/run/rows.js";
 
 const T0 = new Date(2026, 6, 14, 14, 2, 0).getTime();
 const at = (seconds) => T0 + seconds * 1000;
@@ -116,7 +116,7 @@ test("arguments are told as people say them", () => {
 
 test("where there is no row it is said why, and no filter is named that nobody wrote", () => {
   const journal = folded(["conversation.entered", null, { conversation: "ana" }, 1], ["conversation.read", ":conversation.messages#0", { conversation: "ana", asked: 1 }, 1]);
-  assert.equal(journal.calls > 0, true);
+  assert.equal(journal.calls, 0);
   assert.deepEqual(rowsOf(journal, view()), []);
   assert.equal(noRows(view()), "It has made no call yet.");
   assert.equal(noRows(view({ over: true })), "It made no call.");
@@ -127,4 +127,26 @@ test("a run that a process has is at work, although it has recorded nothing yet"
   const journal = new Journal();
   journal.startedAt = at(0);
   assert.deepEqual(worked(journal, at(90), new Map(), true), [[at(0), at(90)]]);
+});
+
+test("a call that was cut off counts at once, and nobody claims to know what its first try did", () => {
+  const done1 = done("a#0", 0, 1), torn = ["run.interrupted", null, { owner: "fox", by: "owl", seen: at(9), open: [{ key: "b#0", attempt: 1, began: at(2) }, { key: "a#0", attempt: 1, began: at(0) }] }, 10];
+  const journal = folded(done1, torn), [tear] = journal.tears, told = () => cutOff(journal, tear).map(({ calls, strong, dim }) => [calls.map((call) => call.key), strong, dim]);
+  const middle = [[["b#0"], "call was in the middle", "what was begun of it, and what that did, is not known; it runs again with the same idempotency key"]];
+  journal.showOpen([]);
+  assert.deepEqual(told(), middle, "before its worker tells of it");
+  journal.showOpen([{ key: "b#0", name: "b", input: "", attempt: 1, began: at(10) }]);
+  assert.deepEqual(told(), middle, "while it runs again");
+  journal.add({ seq: 2, kind: "step.completed", key: "b#0", data: { name: "b", input: "", asked: 1, attempts: 1, began: at(10) }, at: at(14), epoch: 2 });
+  journal.showOpen([]);
+  assert.deepEqual(told(), middle, "when it has ended");
+  const quiet = folded(done1, ["run.interrupted", null, { owner: "fox", by: "owl", seen: at(2) }, 3]);
+  assert.deepEqual(cutOff(quiet, quiet.tears[0]).map(({ calls, strong }) => [calls, strong]), [[[], "calls are known to have been in the middle"]]);
+});
+
+test("a child that was cancelled is said to be, and is not drawn as one that is done", () => {
+  const journal = folded(["child.started", "tile#0", { name: "tile", input: "", asked: 0, child: "tile-1" }, 1], ["child.ended", null, { child: "tile-1", status: "cancelled" }, 4]);
+  const [row] = rowsOf(journal, view());
+  assert.equal(rowSentence(row, at(9)), "tile, child run tile-1, cancelled after 3.0 s");
+  assert.deepEqual(["waiting", "done", "failed", "cancelled"].map((state) => nested({ state })), ["nested", "nested", "nested.bad", "left"]);
 });

@@ -1,7 +1,7 @@
 // Runs and amounts in words.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { advice, callName, command, cost, count, dollars, flat, happens, isMine, lived, many, people, progress, rested, stands, tokens, word, worker } from "../../src/holdfast/http/static/js/say.js";
+import { advice, callName, command, cost, count, dollars, flat, happens, lastSign, isMine, lived, many, people, progress, rested, stands, tokens, word, worker } from "../../src/holdfast/http/static/js/say.js";
 import { did } from "../../src/holdfast/http/static/js/deeds.js";
 import { now } from "../../src/holdfast/http/static/js/time.js";
 
@@ -39,8 +39,8 @@ test("what happens is a sentence", () => {
   assert.equal(said({ status: "waiting", waits_for: "message", doing: { kind: "message", name: "go", since: ago(2000), count: 1 } }), "waits for message go · 2.0 s");
   assert.equal(said({ status: "waiting", waits_for: "person" }), "waits for a person");
   const gone = (more) => said({ worker: "fox-2557ebe586a364e3", worker_gone: true, updated_at: ago(2000), ...more });
-  assert.equal(gone({}), "its worker fox is gone · another worker takes it over, from its last record 2.0 s ago");
-  assert.equal(gone({ waits_for: "worker" }), "its worker fox is gone · it waits for a worker with its code, from its last record 2.0 s ago");
+  assert.equal(gone({}), "its worker fox is gone · another worker takes it over; its last sign was 2.0 s ago");
+  assert.equal(gone({ waits_for: "worker" }), "its worker fox is gone · it waits for a worker with its code; its last sign was 2.0 s ago");
   const asks = (input, name) => said({ status: "waiting", waits_for: "person", doing: { kind: "question", name, input, count: 1 } });
   assert.equal(asks("Pay ACME GmbH & Co. KG?", "approve"), "Pay ACME GmbH & Co. KG?");
   assert.equal(asks("Did pay(to='ACME & Co. KG') happen? Nobody knows.", "in_doubt"), "Did pay(to='ACME & Co. …", "what is cut says so");
@@ -70,6 +70,7 @@ test("how long a run worked counts what it does now, and time without a process 
   assert.deepEqual(told({ status: "running", worker_gone: true, worked_ms: 3000, life: [["work", 3000]] }, 1500), [3000, 0, 1500, "no process for 1.5 s"]);
   assert.deepEqual(told({ status: "waiting", worked_ms: 3000, life: [["work", 3000], ["person", 60_000]] }, 60_000), [3000, 120_000, 0, "waited 2 min"]);
   assert.deepEqual(told({ status: "completed", finished_at: ago(9), worked_ms: 3000, life: [["work", 3000], ["wait", 5000], ["torn", 1000]] }, 9000), [3000, 5000, 1000, "waited 5.0 s, no process for 1.0 s"]);
+  assert.deepEqual(told({ status: "running", worked_ms: 3000, life: [["work", 2000], ["paused", 60_000], ["ready", 1000], ["work", 1000]] }), [3000, 1000, 0, "waited 1.0 s, stopped for 1 min"], "who is paused, or failed until it is retried, waits for nothing");
   assert.equal(lived(run({ worked_ms: null })), null);
 });
 
@@ -81,4 +82,12 @@ test("words for programs are not shown to people", () => {
   assert.equal(advice({ code: "offline" }), "");
   assert.deepEqual([":approve", ":ask", ":sleep", "fetch"].map(callName), ["approval", "question", "sleep", "fetch"]);
   assert.deepEqual(["create_link", "start", "of_tomorrow"].map(did), ["made a link to decide for", "started", "of tomorrow"]);
+});
+
+test("the last sign of a worker that is gone is where the run was torn", () => {
+  const gone = { worker_gone: true, updated_at: ago(240_000), life: [["work", 236_000], ["torn", 4000]] };
+  assert.equal(lastSign(gone, 10_000), 6000);
+  assert.match(flat(happens(run(gone))), /its last sign was 4\.0 s ago$/);
+  assert.equal(lastSign({ ...gone, worker_gone: false }, 10_000), null);
+  assert.equal(lastSign({ worker_gone: true, life: [] }, 10_000), null);
 });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { parse } from "../../src/holdfast/http/static/js/json.js";
-import { brief } from "../../src/holdfast/http/static/js/schema.js";
+import { brief, plain, typeOf } from "../../src/holdfast/http/static/js/schema.js";
 
 const of = (properties) => ({ type: "object", properties });
 
@@ -31,4 +31,12 @@ test("a title is said, and of a value with parts of parts nothing else", () => {
   assert.equal(brief(order, { ...value, title: undefined }), "");
   assert.equal(brief(order, { ...value, items: [] }), "Kettles, low, a, b, weight 2.5");
   assert.equal(brief(of({ note: { type: "string" }, weight: { type: "number" } }), { note: "soon", weight: 2 }), "weight 2");
+});
+
+test("a decimal has its default like any other number", () => {
+  const decimal = [{ type: "number" }, { type: "string", format: "decimal" }], own = { anyOf: decimal, "x-default": { $decimal: "12.50" } };
+  assert.equal(typeOf({ type: "integer", default: 2 }), "int = 2");
+  assert.equal(typeOf(own), "decimal = 12.50");
+  assert.equal(plain(own, own).default, "12.50");
+  assert.equal(typeOf({ anyOf: [...decimal, { type: "null" }], default: null }), "decimal | None = null");
 });

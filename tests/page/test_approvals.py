@@ -187,24 +187,35 @@ def test_a_value_that_changed_while_one_looked_is_shown_and_nothing_is_decided(s
     page.click("dialog button[type=submit]")
     told = page.locator(".q-told")
     expect(told).to_contain_text("changed it while you looked. Nothing was decided.")
-    expect(told.locator("pre")).to_have_count(3)
+    expect(told.locator("h3")).to_have_text(["Shown to you", "ana's", "Yours"])
+    for nth, days in enumerate(("7", "20")):  # what differs from what was shown is marked
+        expect(told.locator(".q-values .diff").nth(nth).locator(".diff-line.add mark")).to_have_text(days)
     expect(page.locator(".q-said")).to_contain_text("1 of 2 agrees")
     expect(page.locator(".q-buttons .primary")).to_be_disabled()
     told.locator("text=Keep mine").click()
     expect(page.locator("[aria-label=Days]")).to_have_value("20")
     expect(page.locator(".q-change")).to_contain_text("ana's yes was for the value before")
+    page.click(".q-change >> text=undo")
+    page.click(".q-buttons .primary")
+    expect(page.locator("dialog")).to_contain_text("ana changed this:")
+    expect(page.locator("dialog .diff-line.add mark")).to_have_text("7")
 
 
 def test_doubt_is_resolved_by_what_a_person_knows(stage, visit):
     page = visit("ana").goto("/approvals", ".inbox-item")
     page.click(".inbox-item:has-text('wire(')")
     expect(page.locator(".facts")).to_contain_text("hf_")
+    for told in ("It began", "Cut off", "found gone"):  # what one looks up at the bank
+        expect(page.locator(".facts")).to_contain_text(told)
     expect(page.locator(".q-buttons .button")).to_have_text(
         ["Pass on…p", "Fail the step…d", "It did not, run it…r", "It happened…a"]
     )
     page.click("h1")
     page.keyboard.press("a")
     expect(page.locator("dialog")).to_contain_text("it does not run again")
+    expect(page.locator("dialog .strong", has_text="Its result")).to_be_visible()
+    page.click("dialog button[type=submit]")
+    expect(page.locator("dialog .hint.wrong")).to_have_text("a result is needed: str")
     page.keyboard.press("Escape")
     expect(page.locator("dialog")).to_have_count(0)
 
@@ -333,13 +344,37 @@ def test_a_link_opens_one_question_for_one_person(stage, visit):
     question = ask(stage, "refund", 5.0, id="refund-5")
 
     made = stage.act(lambda hf: hf.approval_link(question, by="cyd", expires="1h"))
-    cyd = visit(None, phone=True)
+    cyd, refused = visit(None, phone=True), []
+    cyd.page.on("response", lambda answer: answer.status == 403 and refused.append(answer.url))
     page = cyd.goto(f"/approvals/{question.id}#link={made.rpartition('link=')[2]}", ".q-buttons .primary")
     assert "link=" not in page.url
     assert look(stage, question.id).status == "open"  # to look decides nothing
+    expect(page.locator("#find")).to_be_hidden()
+    cyd.goto("/runs", ".problem:has-text('Your link opens one question')")
+    cyd.goto("/", ".q-buttons .primary")
     page.tap(".q-buttons .primary")
+    assert page.evaluate("document.activeElement.type") == "submit"  # a field would open the keyboard over the buttons
     page.tap("dialog button[type=submit]")
     expect(page.locator(".q-meta")).to_contain_text("approved by cyd")
+    assert refused == []  # the audit would say that cyd was refused, and it was the page that asked
+
+
+@pytest.mark.parametrize("pressed", [False, True])
+def test_a_link_sees_that_another_person_has_decided(stage, visit, pressed):
+    """No event comes to who has only a link: it looks again, and a refusal shows the same."""
+    question = ask(stage, "refund", 6.0, id=f"refund-6-{pressed}")
+    made = stage.act(lambda hf: hf.approval_link(question, by="cyd", expires="1h"))
+    page = visit(None).goto(f"/approvals/{question.id}#link={made.rpartition('link=')[2]}", ".q-buttons .primary")
+    page.fill("[aria-label=amount]", "5.5")
+    if pressed:
+        page.click(".q-buttons .primary")
+    stage.act(lambda hf: hf.deny(question, by="bo", note="not this one"))
+    if pressed:
+        page.click("dialog button[type=submit]")
+    expect(page.locator(".q-told")).to_contain_text("bo denied it")
+    expect(page.locator(".q-told pre")).to_contain_text("5.5")  # nothing that was entered is lost
+    expect(page.locator(".q-acts")).to_contain_text("Nothing is left to decide")
+    expect(page.locator(".q-buttons, .form, .q-digest")).to_have_count(0)
 
 
 def test_all_of_a_text_that_is_decided_is_shown(visit):
@@ -360,3 +395,29 @@ def test_what_is_typed_to_start_a_run_stays_when_a_phone_is_turned(visit):
         page.wait_for_function("(wide) => innerWidth === wide", arg=width)
         expect(page.locator("form.start [aria-label=title]")).to_have_value("Kettles")
         expect(page.locator("#start-id")).to_have_value("typed")
+
+
+def test_the_list_of_questions_scrolls_in_one_direction_and_cuts_nothing(visit):
+    """Nor does the page beside it scroll."""
+    page = visit("eve").goto("/approvals", ".inbox-item[aria-current]")
+    over = """() => [".inbox-place", ".inbox-meta", ".inbox-meta span"].flatMap((each) => [...document.querySelectorAll(each)])
+        .filter((each) => each.scrollWidth > each.clientWidth && each.clientWidth).map((each) => each.className)"""
+    assert page.evaluate(over) == []
+    boxes = page.evaluate("""() => [...document.querySelectorAll(".inbox-meta")].flatMap((meta) => [...meta.children].map((each) =>
+        [each.textContent, each.getBoundingClientRect().right <= meta.getBoundingClientRect().right + 1]))""")
+    assert all(fits for _, fits in boxes), boxes
+    assert page.evaluate("document.documentElement.scrollHeight - innerHeight") <= 0
+
+
+def test_a_long_question_leaves_its_buttons_in_the_window_and_no_toast_covers_them(stage, visit):
+    question = ask(stage, "refund", 7.0, id="refund-long")
+    page = visit("ana", phone=True).goto(f"/approvals/{question.id}", ".q-buttons .primary")
+    page.evaluate(
+        "import('/static/js/parts.js').then(({ ask }) => void ask({ title: 'Long', body: ['word '.repeat(3000)] }))"
+    )
+    box = page.locator("dialog button[type=submit]").bounding_box()
+    assert box["y"] + box["height"] <= 844
+    page.keyboard.press("Escape")
+    page.evaluate("async () => (await import('/static/js/parts.js')).toast('Done')")
+    toast, bar = page.locator(".toast").bounding_box(), page.locator(".q-acts").bounding_box()
+    assert toast["y"] + toast["height"] <= bar["y"]

@@ -132,8 +132,34 @@ def test_who_agrees_twice_is_told_that_and_what_is_missing(office, come):
     expect(page.locator(".q-why")).to_contain_text(re.compile(r"You agreed .*\. 1 of 2 agrees; 1 more must\."))
     expect(page.locator(".q-buttons .primary")).to_be_disabled()
     expect(page.locator(f"[data-row='{question.id}']")).to_contain_text("you agreed")
+    for place in (".q-meta", ".votes", ".q-why"):  # how long ago that was goes on while one looks
+        told = page.locator(f"{place} time").first
+        expect(told).not_to_have_text(told.inner_text())
     other.click("dialog button[type=submit]")
     expect(other.locator(".q-told")).to_contain_text("You have agreed already. 1 of 2 agrees; 1 more must.")
+
+
+def test_what_came_after_a_decision_is_not_told_as_before_it(office, come):
+    question = ask(office, "around", id="around")
+    office.act(lambda hf: hf.approve(question, by="ana"))
+    office.act(lambda hf: hf.get("around").result(timeout="30s"))
+    page = come().goto(f"/approvals/{question.id}", ".before")
+    expect(page.locator(".before")).to_contain_text("first")
+    expect(page.locator(".before li")).to_have_count(1)
+
+
+def test_a_run_that_failed_for_its_budget_is_retried_with_another(office, come):
+    async def failed(hf):
+        await (await hf.start("spends", id="spends")).wait("failed", timeout="30s")
+
+    office.act(failed)
+    page = come().goto("/runs/spends?at=costs%231", ".side-title")
+    expect(page.locator(".side")).to_contain_text("failed")
+    expect(page.locator(".side")).not_to_contain_text("failed after")  # its body never began
+    page.click("text=Retry… >> nth=0")
+    page.fill("dialog [aria-label='Budget in dollars']", "2.25")
+    page.click("dialog button[type=submit]")
+    expect(page.locator("main")).to_contain_text("$0.50 of $2.25")
 
 
 def test_what_was_passed_on_is_for_who_got_it(office, come):
@@ -141,6 +167,9 @@ def test_what_was_passed_on_is_for_who_got_it(office, come):
     page = come(size=PHONE).goto(f"/approvals/{question.id}", ".q-buttons .primary")
     page.click("text=Pass on…")
     page.fill("dialog [aria-label='To whom']", "carl")
+    expect(page.locator("dialog")).to_contain_text("You cannot take it back: only they can pass it on to you.")
+    expect(page.locator("dialog")).to_contain_text("it does not check the name")
+    expect(page.locator("dialog .q-sure")).to_contain_text("passes on")
     page.click("dialog button[type=submit]")
     expect(page.locator(".q-acts")).to_contain_text("You passed it on to carl")
     expect(page.locator(".q-meta")).to_contain_text("for bo, carl")

@@ -4,6 +4,7 @@ import re
 
 import pytest
 from tests.page.browser import Visitor
+from tests.page.scene import bare, served
 
 # Not /approvals: whether there is a question to open, it does not know before it has asked.
 VIEWS = (
@@ -43,3 +44,16 @@ def test_who_looks_is_asked_once_and_before_the_scripts_are_there(stage, browser
     visitor.page.wait_for_selector("tr[data-row]")
     assert asked.count("api/me") == 1
     visitor.leave()
+
+
+@pytest.mark.slow
+def test_a_start_is_offered_once_there_is_an_agent_and_one_alone_is_chosen(tmp_path, browser):
+    with bare(tmp_path) as made:
+        ana = Visitor(browser, made.address, made.tokens["ana"])
+        page = ana.goto("/runs", ".empty-acts")
+        assert page.locator("main a:has-text('Start a run here')").count() == 0
+        made.worker("gull", "old_agents.py")
+        made.act(lambda hf: served(hf, "report"))
+        page.wait_for_selector("main a:has-text('Start a run here')")
+        ana.goto("/agents", "form[aria-label='Start report']")
+        ana.leave()

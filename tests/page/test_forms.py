@@ -116,6 +116,15 @@ PRICED = {
 }  # fmt: skip
 
 
+def test_the_default_of_a_decimal_is_in_its_field(read):
+    schema = {
+        "type": "object",
+        "properties": {"d": DECIMAL | {"x-default": {"$decimal": "12.50"}}, "n": {"type": "integer"}},
+    }
+    found = read(schema, None)
+    assert (found["sent"], found["values"]) == ('{"d":"12.50"}', ["12.50", ""])
+
+
 def test_a_decimal_keeps_every_digit_that_was_typed(read):
     """It is sent as a text: as a number it would be a float to whoever reads it."""
     value = '{"total":"1234567890123456.10","prices":["9.90"],"rates":{"eur":"1.10"}}'

@@ -245,3 +245,14 @@ def test_a_run_on_a_phone_is_strips_and_a_sheet(visit):
     page.click(".sheet-grip")
     expect(page.locator(".sheet")).to_have_count(0)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_two_runs_of_which_one_goes_on_are_followed(stage, visit):
+    stage.act(lambda hf: hf.start("refund", 9.0, id="followed"))
+    question = stage.act(lambda hf: hf.get("followed").wait_for_question())
+    page = visit("ana").goto("/compare?a=refund-5521&b=followed", ".cmp")
+    expect(page.locator(".cmp-run").nth(1)).to_contain_text("asks")
+    stage.act(lambda hf: hf.approve(question, by="bo"))
+    expect(page.locator(".cmp-run").nth(1)).to_contain_text("completed")
+    expect(page.locator(".cmp-row").first).to_contain_text("denied by bo")
+    expect(page.locator(".cmp-row").first).to_contain_text("approved by bo")

@@ -66,6 +66,16 @@ def test_a_filter_is_an_address(visit):
     assert page.url.endswith("/runs?q=agent%3Anobody")
 
 
+@pytest.mark.parametrize("query", ["q=status%3Abogus", "q=agent%3Alistener+age>abc", "status=bogus"])
+def test_a_filter_that_cannot_be_read_shows_no_run_and_says_why(visit, query):
+    page = visit("ana").goto(f"/runs?{query}", ".rows .problem")
+    expect(page.locator(".rows .problem")).to_contain_text("cannot be read")
+    assert page.locator("tr[data-row], th.pick").count() == 0
+    assert page.locator(".state-tab span").all_inner_texts() == [""] * 9
+    page.click(".token:last-of-type button")  # the next filter is another one
+    expect(page.locator("tr[data-row]").first).to_be_visible()
+
+
 def test_what_needs_a_person_stands_on_top_with_a_way_to_mend_it(visit):
     page = visit("ana").goto("/runs", ".needs li")
     assert page.locator(".needs li").count() <= 4
@@ -76,6 +86,18 @@ def test_what_needs_a_person_stands_on_top_with_a_way_to_mend_it(visit):
     expect(row(page, "paused-1")).to_be_visible()
     expect(row(page, "migrate-old-7")).to_be_visible()
     assert page.locator('tr[data-row="cleanup-0716"]').count() == 0
+
+
+def test_a_question_for_nobody_in_particular_is_for_anybody(stage, visit):
+    """In the box as on its own page, and also for a token that may not decide it."""
+    page = visit("eve").goto("/runs", ".needs li")
+    asked = {each.id: each.to for each in stage.act(lambda hf: hf.approvals())}
+    shown = {}
+    for item in page.locator(".needs li:has(a[href^='approvals/'])").all():
+        id = item.locator("a.strong").get_attribute("href").rpartition("/")[2]
+        shown[id] = item.locator(".needs-who").inner_text()
+    whom = {id: text for id, text in shown.items() if not asked[id]}
+    assert whom and all(text.startswith("for anybody") for text in whom.values()), shown
 
 
 @holdfast.agent
@@ -115,6 +137,9 @@ def test_what_needs_a_person_is_counted_once_for_all(tmp_path, browser):
         page.goto("/runs?needs=yes&q=agent%3Aasks_twice")
         expect(page.locator("tr[data-row]")).to_have_count(4)
         expect(page.locator("[role=tab][data-id=needs] span")).to_have_text("4")
+        ana.settle()
+        assert page.locator(".needs").count() == 0  # it is of all runs, as are the numbers of the title
+        assert "running" not in page.locator(".head").inner_text()
         ana.leave()
 
 
@@ -141,11 +166,12 @@ def test_rows_are_chosen_by_keys_and_the_bar_offers_what_fits(visit):
     expect(page.locator(".many")).to_contain_text("1 chosen")
     expect(page.locator(".many button:has-text('Resume')")).to_be_visible()
     assert page.locator(".many button:has-text('Pause')").count() == 0
-    row(page, "shrimp-3").focus()
+    row(page, "cleanup-0716").focus()
     page.keyboard.press("x")
-    expect(page.locator(".many a:has-text('Compare')")).to_have_attribute("href", "compare?a=paused-1&b=shrimp-3")
+    expect(page.locator(".many a:has-text('Compare')")).to_have_attribute("href", "compare?a=paused-1&b=cleanup-0716")
     page.click(".many button:has-text('Cancel')")
     expect(page.locator("dialog")).to_contain_text("Cancel 1 run?")
+    expect(page.locator("dialog")).to_contain_text("Of listener.")  # not of those on which it does not act
     page.click("dialog button:has-text('Back')")
     page.keyboard.press("Escape")
     expect(page.locator(".many")).to_have_count(0)

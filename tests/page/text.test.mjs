@@ -1,7 +1,7 @@
 // Harmless text: what cannot be seen is shown, what can be read is left as it is.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { cut, isId, line, middle, poses, shown } from "../../src/holdfast/http/static/js/text.js";
+import { cut, distinct, isId, line, middle, poses, shown } from "../../src/holdfast/http/static/js/text.js";
 
 test("plain text, accents, other scripts and emoji stay", () => {
   for (const text of ["otters", "a\tb\nc", "Größe, naïve, łódź", "日本語", "السلام", "👩‍👩‍👧 ❤️ 1️⃣", "e\u0301", "→ 3 × 4 …"]) assert.equal(shown(text), text);
@@ -24,6 +24,23 @@ test("too many signs on one letter are marked, so that they do not reach into ot
 
 test("a line has no breaks", () => {
   assert.equal(line("a\nb\tc"), "a⟨U+000A⟩b⟨U+0009⟩c");
+});
+
+test("spaces in an identifier that look like others are marked, and one between words is not", () => {
+  for (const name of ["otters-2026", "night shift", "a b c", "größe", "日本語", ""]) assert.equal(distinct(name), name);
+  assert.equal(distinct("pay  7"), "pay ⟨U+0020⟩7");
+  assert.equal(distinct("pay   7"), "pay ⟨U+0020⟩⟨U+0020⟩7");
+  assert.equal(distinct("pay 7 "), "pay 7⟨U+0020⟩");
+  assert.equal(distinct("  pay 7"), "⟨U+0020⟩⟨U+0020⟩pay 7");
+  assert.equal(distinct(" "), "⟨U+0020⟩");
+  assert.equal(distinct("pay\u00a07"), "pay⟨U+00A0⟩7");
+  assert.equal(distinct("pay \u20097\u3000"), "pay ⟨U+2009⟩7⟨U+3000⟩");
+  assert.equal(distinct("a\n\tb\u202e"), "a⟨U+000A⟩⟨U+0009⟩b⟨U+202E⟩");
+  assert.equal(distinct(distinct(" a  b ")), distinct(" a  b ")); // once more changes nothing
+});
+
+test("prose keeps its spaces", () => {
+  for (const text of [" a  b ", "10\u00a0000 €", "a\n  b"]) assert.equal(shown(text), text);
 });
 
 test("texts are cut at the end, ids in the middle, and no character is halved", () => {

@@ -87,7 +87,7 @@ async def test_a_role_that_may_only_read_looks_and_changes_nothing(database):
             check=True,
         )
         assert "Go on?" in said.stdout
-        assert (await run.info()).status == "waiting"
+        await run.wait("waiting", timeout="30s")
         await run.cancel(by="ana")
 
 

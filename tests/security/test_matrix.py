@@ -164,7 +164,14 @@ async def plant(text: str, ends: str = "asks") -> str:
     if ends == "asks":
         shown = {"text": text, "SECRET-key": 4711}
         await holdfast.approve("SECRET-question?", show=shown, edit=True, to=["ana", "bo"], needs=2)
+    if ends == "asks others":
+        await holdfast.approve("SECRET-question?", to=["SECRET-person"])
     return "SECRET-result"
+
+
+@holdfast.agent(name="matrix.SECRET")
+async def unnamed() -> None:
+    """Be there, with a name that only who may read is told."""
 
 
 @holdfast.on.webhook("matrix", verify=holdfast.Verify.bearer("env:TOKEN"), retry=1)
@@ -180,6 +187,7 @@ async def planted(site: Served) -> dict[str, str]:
             await hf.start(plant, "SECRET-argument", ends, id=f"{ends}-{n}", labels=labels)
             await hf.get(f"{ends}-{n}").wait(state, timeout="20s")
     questions = [await hf.get(f"asks-{n}").wait_for_question() for n in range(2)]
+    strange = await (await hf.start(plant, "SECRET-argument", "asks others", id="strange")).wait_for_question()
     edit = {"text": "SECRET-edit", "SECRET-key": 4712}
     changed = await hf.approve(questions[0], by="bo", note="SECRET-note", data=edit)
     every = holdfast.Schedule(every="1h", args={"text": "SECRET-scheduled", "ends": "well"})
@@ -194,7 +202,7 @@ async def planted(site: Served) -> dict[str, str]:
     while not [each for each in await hf.triggers() if each.dead]:
         await asyncio.sleep(0.01)
     return {"changed": changed.digest, "shown": questions[1].digest, "question": questions[0].id, "other": questions[1].id,
-            "message": message}  # fmt: skip
+            "strange": strange.id, "seen": strange.digest, "message": message}  # fmt: skip
 
 
 def tries_of(known: dict[str, str]) -> dict[str, list[tuple[dict[str, str], Any]]]:
@@ -215,11 +223,13 @@ def tries_of(known: dict[str, str]) -> dict[str, list[tuple[dict[str, str], Any]
                 {"decision": "delegate", "to": "cy"}, {"decision": "approve"}, {"decision": "deny"},
             ]  # fmt: skip
             decisions += [({"id": question}, {**said, "digest": seen}) for said in more]
+    decisions += [({"id": known["strange"]}, {"decision": "deny", "digest": known["seen"]})]
     decisions += [({"id": "asks-1"}, {"decision": "deny", "digest": known["shown"]})]
     here, ops, hooked = {"name": "nightly"}, {"name": "ops"}, {"name": "matrix"}
     replaced = [{"arguments": {"nosuch": 1}}, {"message:1": 1}, {"matrix.say#0": 1}, {"plan#0": 1}]
     return {
-        "POST /api/runs": [({}, {**start, "id": id}) for id in ids] + [({}, {**start, "args": []})],
+        "POST /api/runs": [({}, {**start, "id": id}) for id in ids]
+        + [({}, {**start, "args": []}), ({}, {"agent": "matrix.plan"})],
         "POST /api/runs/bulk": [
             ({}, {"action": action, **which})
             for which in ({"ids": ids}, {"filter": {"search": "SECRET"}}, {"filter": {}, "expect": 0})
@@ -236,6 +246,7 @@ def tries_of(known: dict[str, str]) -> dict[str, list[tuple[dict[str, str], Any]
         "POST /api/schedules/{name}": [
             (here, {"agent": "matrix.plant", "every": "2h"}),
             ({"name": "mine"}, {"agent": "matrix.plant", "every": "2h", "args": {"text": "mine"}}),
+            (here, {"agent": "matrix.plan", "every": "2h"}),
         ],
         "POST /api/schedules/{name}/pause": [(here, {})],
         "POST /api/schedules/{name}/resume": [(here, {})],
@@ -262,7 +273,7 @@ def tries_of(known: dict[str, str]) -> dict[str, list[tuple[dict[str, str], Any]
 @pytest.mark.parametrize("scopes", [("write",), ("decide",), ("write", "decide")], ids="-".join)
 async def test_a_caller_that_may_not_read_is_told_no_secret_on_any_path(tmp_path, scopes):
     """Neither by what is done, nor by what is refused; what it sent itself is no secret. A new path needs its tries here."""
-    async with asyncio.timeout(60), served(f"sqlite:{tmp_path}/runs.db", agents=[plant, hook]) as site:
+    async with asyncio.timeout(60), served(f"sqlite:{tmp_path}/runs.db", agents=[plant, unnamed, hook]) as site:
         known = await planted(site)
         _, secret = await site.hf.create_token("ana", scopes=scopes)
         asked, answered = tries_of(known), set[int]()

@@ -92,6 +92,8 @@ async def test_a_question_about_a_budget_is_told_to_all_who_ask(place):
         assert [len(await store.inbox(run, 0)) for run in ("top", "middle", "low")] == [0, 1, 1]
         (purse,) = await store.purses("low")
         assert (purse.limits(), purse.open, purse.denied) == ({"usd": 7.0}, None, None)
+        ((run, (given,)),) = (await store.granted(["top", "middle", "low"])).items()
+        assert (run, given.more, given.by) == ("top", {"usd": 2}, "ana")
 
 
 async def test_nobody_who_asks_is_forgotten(place):

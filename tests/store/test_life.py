@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import apsw
 import pytest
-from tests.store.places import TTL, LosesAnswers, ManualClock, Place, finish, new, owned, park, step, write
+from tests.store.places import TTL, LosesAnswers, ManualClock, Place, finish, new, owned, park, recovered, step, write
 
 from holdfast.client.info import infos_of
 from holdfast.store.appends import Transition
@@ -12,7 +14,7 @@ from holdfast.store.calls import Told
 from holdfast.store.queries import QUERIES
 from holdfast.store.store import Store
 from holdfast.words.calls import OpenBody
-from holdfast.words.life import LETTERS, MOST, life_of, stands, worked
+from holdfast.words.life import LETTERS, MOST, life_of, stands, torn_ms, worked
 from holdfast.words.limits import Lane
 from holdfast.words.model import TRANSITIONS, RunRow
 
@@ -95,6 +97,50 @@ async def test_word_of_an_open_call_is_a_sign_of_its_owner(place: Place) -> None
         assert event.data["seen"] == seen
         (lost,) = await young.lost_workers()
         assert lost.after_ms == TTL
+
+
+async def test_a_heartbeat_is_a_sign_of_an_owner_that_stands_still(place: Place) -> None:
+    """A body that is told of once may run for long: what prolongs its lease says that its process was there."""
+    clock = ManualClock()
+    async with place.open(clock) as old, place.open(clock) as young:
+        row = await owned(old, "a")
+        clock.time += 1_500
+        await old.tell_calls({"a": Told(row.lease_epoch, 1, [OpenBody("b#0", "b", "", 1, clock.time - 1_200)])}, [])
+        clock.time += 240_000
+        await asyncio.to_thread(old.heartbeat, TTL)
+        seen = clock.time
+        clock.time += TTL
+        (info,) = await infos_of(young, [await held(young, "a")])
+        assert (info.life, info.worked_ms) == ((("work", 241_500), ("torn", TTL)), 241_500)
+        (taken,) = await young.claim(["agent"], 1, TTL)
+        assert (worked(taken, clock.time), torn_ms(taken)) == (241_500, TTL)
+        (event,) = await young.journal("a", 0, 10)
+        assert (event.data["how"], event.data["seen"]) == ("lease", seen)
+        (lost,) = await young.lost_workers()
+        assert lost.after_ms == TTL
+
+
+async def test_a_heartbeat_is_a_sign_of_an_owner_that_was_buried(place: Place) -> None:
+    """Who finds the process dead forgets it: its last heartbeat is kept with its runs."""
+    clock = ManualClock()
+    async with place.open(clock) as young:
+        dying = place.connect(place.url, clock=clock)
+        await dying.open()
+        await owned(dying, "a")
+        clock.time += 240_000
+        await asyncio.to_thread(dying.heartbeat, TTL)
+        seen = clock.time
+        dying.abandon()
+        clock.time += 1_000
+        assert await recovered(young) == 1
+        (info,) = await infos_of(young, [await held(young, "a")])
+        assert (info.life, info.worked_ms) == ((("work", 240_000), ("torn", 1_000)), 240_000)
+        (taken,) = await young.claim(["agent"], 1, TTL)
+        assert (worked(taken, clock.time), torn_ms(taken)) == (240_000, 1_000)
+        (event,) = await young.journal("a", 0, 10)
+        assert (event.data["how"], event.data["seen"]) == ("dead", seen)
+        (lost,) = await young.lost_workers()
+        assert (lost.how, lost.after_ms) == ("dead", 1_000)
 
 
 async def test_a_long_life_stays_short(place: Place) -> None:

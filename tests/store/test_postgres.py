@@ -405,6 +405,7 @@ async def _end_sessions(admin: Any, doing: str) -> int:
     schema = await admin.fetchval("SELECT current_schema()")
     found = await admin.fetch(
         "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE application_name = 'holdfast:' || $1"
+        " AND datname = current_database()"
         " AND query LIKE '%' || $2 || '%' AND pid <> pg_backend_pid()", schema, doing,
     )  # fmt: skip
     assert found

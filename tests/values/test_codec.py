@@ -969,6 +969,13 @@ def test_a_member_is_never_read_as_another_one(kind, data) -> None:
     assert shape_of(list[either]).load(text, migrate=lambda old: old) == [Due(euros=7, days=30)]
 
 
+def test_a_long_name_of_a_member_is_told_in_short() -> None:
+    text = f'[{{"$of":["{"x" * 9000}",{{"euros":7,"days":30}}]}}]'
+    with pytest.raises(NotStorable, match="was recorded as 'xxx") as refused:
+        shape_of(list[bills()[2]]).load(text)
+    assert len(str(refused.value)) < 1000
+
+
 class Rent(pydantic.BaseModel):
     days: int = 30
     note: str = None  # type: ignore[assignment]

@@ -7,7 +7,7 @@ import enum
 import json
 import math
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from tests.values.samples import relaxed
 
 from holdfast.errors import BadArguments, NotStorable
-from holdfast.values.codec import shape_of
-from holdfast.values.schema import arguments_from_published, check_against, entered
+from holdfast.values.codec import UNTYPED, shape_of
+from holdfast.values.schema import arguments_from_published, check_against, check_value, entered
 from holdfast.values.signature import Signature
 
 
@@ -254,6 +254,52 @@ def test_an_argument_that_cannot_be_stored_is_refused_here() -> None:
 def test_a_nan_is_a_number() -> None:
     """Floats that JSON cannot write are numbers to a schema."""
     check_against({"properties": {"x": {"type": "number"}}}, {"x": math.nan}, "a")
+
+
+D = Decimal
+
+
+@pytest.mark.parametrize(
+    ("kind", "limits", "good", "bad"),
+    [
+        (D, {"ge": 0}, ["0", 5, "1e300", D(1)], ["-5", -5, "-1e-22", D(-5)]),
+        (D, {"ge": D("0.1")}, ["0.1", 0.1, "0.10"], ["0.09999999999999999999"]),
+        (D, {"le": D("99999999999999999999.99")}, ["99999999999999999999.99"], ["100000000000000000000"]),
+        (D, {"gt": 0, "lt": 10, "allow_inf_nan": True}, ["9.99"], ["0", "10", "Infinity", "NaN"]),
+        (D, {"gt": 0, "allow_inf_nan": True}, ["Infinity"], ["-Infinity"]),
+        (D, {"max_digits": 5, "decimal_places": 2}, ["123.45", 1.5], ["1.999", 1.999, "12345"]),
+        (D, {"multiple_of": D("0.25")}, ["0.75", 0.75], ["0.3", 0.3, "1e300"]),
+        (D, {"multiple_of": D("0.005"), "decimal_places": 2}, ["0.25", 0.25], ["0.125", 0.125]),
+        (D | None, {"ge": 0}, ["5", None], ["-5", -5]),
+        (D | int, {"ge": 0}, ["5", 5], ["-5", -5]),
+        (int | float, {"ge": 0}, [5, 0.5], [-5, -0.5]),
+        (int, {"multiple_of": 5}, [10, 10.0, 10**400], [7]),
+        (float, {"multiple_of": 0.1}, [0.3, 7], [0.35]),
+        (date, {"ge": date(2020, 1, 1)}, ["2020-01-01", date(2021, 1, 1)], ["2019-12-31", date(2019, 1, 1)]),
+        (datetime, {"lt": datetime(2020, 1, 1, tzinfo=UTC)}, ["2019-01-01T00:00:00Z"], ["2019-12-31T23:59:00-01:00"]),
+        (time, {"le": time(8)}, ["08:00"], ["08:00:01", time(9)]),
+        (timedelta, {"gt": timedelta()}, ["PT1S", timedelta(1)], ["PT0S", timedelta(-1)]),
+    ],
+)
+def test_limits_are_held_as_the_type_holds_them(kind, limits, good, bad):
+    """What the type would refuse in the worker is refused here, whether it is a number, a text or a value of Python."""
+    shape = shape_of(list[Annotated[kind, pydantic.Field(**limits)]])
+    schema = json.loads(json.dumps(shape.schema()))
+    for value in good:
+        check_value(schema, [value], "data")
+        shape.load(UNTYPED.text([value], "data"))
+    for value in bad:
+        with pytest.raises(NotStorable):
+            shape.load(UNTYPED.text([value], "data"))
+        with pytest.raises(BadArguments, match=r"data: \[0\]: found "):
+            check_value(schema, [value], "data")
+
+
+def test_limits_that_no_type_has_say_nothing():
+    """A schema may come from anybody."""
+    for limits in ({"ge": "x"}, {"multiple_of": 0}, {"max_digits": -1}, {"pattern": "(a+)+$", "type": "str"}):
+        check_value({"type": "string", "format": "decimal", "x-limits": limits}, "5", "data")
+    check_value({"type": "integer", "multipleOf": 0}, 5, "data")
 
 
 def test_a_decimal_that_a_person_enters_has_every_digit():

@@ -153,7 +153,7 @@ async def cancel(wanted: Wanted, reason: str, grace: str) -> None:
 
 @subcommand()
 @wanted_options
-@budget_option("What each may spend in all, instead of what it might before.")
+@budget_option("What each may spend instead of its declared budget; grants stay on top.")
 @click.option("--at", metavar="POINT", help=f"Go back further, to before this point. {POINT}")
 @click.option("--effects", type=click.Choice(EFFECTS),
               help="With --at, for steps that were done behind it: ask a person (default), do them anew or fail them.")  # fmt: skip

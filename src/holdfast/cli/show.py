@@ -44,7 +44,7 @@ from holdfast.values.text import size
 from holdfast.words.durations import day_and_time, moment, spoken, when
 from holdfast.words.harmless import harmless
 from holdfast.words.model import FINISHED, Event, RunRow
-from holdfast.words.spent import count
+from holdfast.words.spent import count, dollars
 
 _RESULT_LINES: Final = 24
 _PAUSED: Final = "Import it; it stays paused there until somebody resumes it, unless it was paused to be moved:"
@@ -220,6 +220,8 @@ def _header(found: Account, history: History, width: int, signs: Glyphs, *, bar:
     facts.append(_steps(row.steps, history.steps_failed))
     if found.info.spent.cost:
         facts.append(found.info.spent.cost)
+    if found.info.budget and found.info.budget.usd:
+        facts.append(f"budget {dollars(found.info.budget.usd)}")
     if below := len(found.members()) - 1:
         facts.append(count(below, "child run"))
     if history.interruptions:

@@ -17,7 +17,7 @@ from holdfast.client.info import RunEvent, RunInfo
 from holdfast.errors import BadArguments
 from holdfast.store.store import Store
 from holdfast.words.calls import ARRIVALS, Call, Calls, Passing
-from holdfast.words.events import error_line
+from holdfast.words.events import error_line, words_of
 from holdfast.words.model import RunRow, checked_place
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class ComparedCall:
         status: "running", "waiting", "completed", "failed" or "cancelled".
         input: Its arguments in a line.
         digest: The digest of its arguments.
-        preview: Its result in a line.
+        preview: Its result in a line; of a question what was decided, and by whom.
         error: The type and text of its error.
         ms: How long it took; None if it has not ended.
         usd: What it spent.
@@ -261,6 +261,9 @@ async def _calls(client: Base, run: str, briefs: list[_Brief]) -> dict[str, tupl
         if line is not None and call.outcome is not None:
             call.outcome.value = line.value  # its beginning: enough to say that it differs
         preview = None if line is None else RunEvent.of(line).preview
+        if call.sort == "question" and call.outcome is not None:
+            said = words_of(call.outcome).says(call.outcome)  # who decided what: most decisions have no value
+            preview = said if preview is None else f"{said}: {preview}"
         error = None if call.error is None else error_line(call.error)
         ms = None if call.ended is None else max(0, call.ended - call.began)
         made[call.key] = (

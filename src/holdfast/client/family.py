@@ -11,7 +11,7 @@ from holdfast.client.client import Client
 from holdfast.client.edge import Edge
 from holdfast.client.failure import Failure, failure_of
 from holdfast.client.forks import shared_below
-from holdfast.client.info import RunInfo, shared_info, starter, wants_worker
+from holdfast.client.info import RunInfo, granted_to, shared_info, starter, wants_worker
 from holdfast.errors import NotStorable
 from holdfast.store.blobs import NAMED_BLOB, unspilled
 from holdfast.values.codec import UNTYPED
@@ -56,6 +56,7 @@ async def account(hf: Client, run: str) -> Account:
     rows = await family(hf, root)
     asked = await hf.approvals(run=run)
     spent = await store.spent_with_steps([row.id for row in rows])
+    granted = await granted_to(store, rows)
     started_by = await starter(store, root.root_id)
     now = edge.now()
     served = await store.agents() if any(wants_worker(row, now) for row in rows) else {}
@@ -63,8 +64,8 @@ async def account(hf: Client, run: str) -> Account:
     for row in rows:
         events = await store.journal(row.id, dropped=True)
         accounts[row.id] = Account(
-            row, RunInfo.of(row, served, now, None, spent.get(row.id, NOTHING)), events, await _told(hf, row, events),
-            await _untaken(edge, row), [each for each in asked if each.run == row.id], started_by,
+            row, RunInfo.of(row, served, now, None, spent.get(row.id, NOTHING), granted=granted.get(row.id, ())), events,
+            await _told(hf, row, events), await _untaken(edge, row), [each for each in asked if each.run == row.id], started_by,
         )  # fmt: skip
     for row in rows:
         if row.id != run and row.parent_id in accounts:

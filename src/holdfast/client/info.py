@@ -16,7 +16,7 @@ from holdfast.store.journal import Line
 from holdfast.store.present import Present
 from holdfast.store.store import Store
 from holdfast.values.codec import beginning, preview
-from holdfast.words.budget import Budget
+from holdfast.words.budget import Asked, Budget, Purse
 from holdfast.words.durations import moment
 from holdfast.words.life import is_known, life_of, worked
 from holdfast.words.model import CRASHES_APART, Event, Published, RunRow, is_served
@@ -104,12 +104,12 @@ class RunInfo:
         progress: What it said last by `progress`; if it never did, its plan.
         plan: How much of its plan is done, if it has one.
         spent: What it spent, with all runs below it.
-        budget: What it may spend.
+        budget: What it may spend: its own budget, with what people have given on top.
         worker: The worker that has it; if that is gone, the one that had it.
         worker_gone: The worker died, or stands still for longer than its lease, in the middle of the run.
         queue: The queue that it waits in.
         priority: From 0 to 9; the highest is taken first.
-        updated_at: When its history or its state last changed.
+        updated_at: When its history or its state last changed; if its worker was found dead, the last sign of that.
         epoch: How often a worker has taken it.
         events: How many events its history has.
         interruptions: How often its process ended in the middle of it, in all; None if that was not counted from its begin.
@@ -175,11 +175,15 @@ class RunInfo:
         said: dict[str, dict[str, Any]] | None = None,
         spent: Spent | None = None,
         present: Present | None = None,
+        granted: Sequence[Asked] = (),
     ) -> RunInfo:
         def when(at: int | None) -> datetime | None:
             return None if at is None else moment(at)
 
         error = None if row.error is None else json.loads(row.error)
+        budget, began = Budget.seen(row.budget), row.started_at or row.created_at
+        if budget is not None and granted:
+            budget = Purse(row.id, row.uid, budget, began, NOTHING, granted).in_force
         waits_for = row.waits_for if row.status in ("waiting", "ready") else None
         if is_held_back(row, published, now):
             waits_for = "group"
@@ -197,14 +201,14 @@ class RunInfo:
             created_at=moment(row.created_at), started_at=when(row.started_at), finished_at=when(row.finished_at),
             progress=Progress.of((said or {}).get("progress") or (said or {}).get("plan")),
             plan=Progress.of((said or {}).get("plan")), spent=spent or NOTHING,
-            budget=Budget.seen(row.budget),
+            budget=budget,
             worker=row.lease_owner if row.status == "running" else None, worker_gone=is_forsaken(row, now),
             queue=row.queue, priority=row.priority, updated_at=moment(row.updated_at), epoch=row.lease_epoch,
             events=row.next_seq, interruptions=row.interruptions if is_known(row) else None,
-            worked_ms=worked(row, now, here.told_at),
+            worked_ms=worked(row, now, here.last_sign),
             stopping=stopping(row, here), failure=None if error is None else FailureInfo.of(error),
             items=_items((said or {}).get("plan")), doing=doing(row, waits_for, here),
-            life=life_of(row, now, here.told_at),
+            life=life_of(row, now, here.last_sign),
             forked=None if forked is None else Forked(*forked),
         )  # fmt: skip
 
@@ -235,10 +239,25 @@ async def infos_of(store: Store, rows: Sequence[RunRow]) -> list[RunInfo]:
     now, ids = store.clock.now(), [row.id for row in rows]
     served = await store.agents() if any(wants_worker(row, now) for row in rows) else {}
     said, spent, present = await store.progress(ids), await store.spent_with_steps(ids), await store.present(ids)
+    granted = await granted_to(store, rows)
     return [
-        RunInfo.of(row, served, now, said.get(row.id), spent.get(row.id), present.get(row.id, Present()))
+        RunInfo.of(
+            row,
+            served,
+            now,
+            said.get(row.id),
+            spent.get(row.id),
+            present.get(row.id, Present()),
+            granted.get(row.id, ()),
+        )
         for row in rows
     ]
+
+
+async def granted_to(store: Store, rows: Iterable[RunRow]) -> dict[str, list[Asked]]:
+    """Read what people have given to the budgets that these runs have; without one nothing is read."""
+    with_budget = [row.id for row in rows if row.budget not in (None, "{}")]
+    return await store.granted(with_budget) if with_budget else {}
 
 
 def shared_info(row: RunRow, events: Iterable[Event], now: int) -> RunInfo:

@@ -111,7 +111,15 @@ async def needs(
     ]
     taken = fits.get("taken_queues")
     queues = None if taken is None else frozenset(taken)
-    found = asking + _together(kept_by(row, served, queues, store.clock.now()) for row in stuck)
+    still = {row.id: row for row in stuck if row.status == "paused"}
+    told = "Decide it, and resume it."
+    asking = [
+        replace(each, detail=f"{each.detail}, paused", advice=told) if each.run in still else each for each in asking
+    ]
+    kept = [(_top(row, still), kept_by(row, served, queues, store.clock.now())) for row in stuck]
+    found = asking + [
+        each for each in _together(kept) if each.kind != "paused" or each.count > 1 or each.run not in rows
+    ]
     found.sort(key=lambda need: (_urgency(need), need.expires_at is None, need.expires_at or need.since, need.run))
     return Needs(tuple(found[:limit]), len(found), len({each.run for each in asking} | {row.id for row in stuck}))
 
@@ -164,16 +172,23 @@ def kept_by(row: RunRow, served: Published, queues: frozenset[str] | None, now: 
                 "Look at the workers, or start another: those there are are full or hang.")  # fmt: skip
 
 
-def _together(each: Iterable[Need]) -> list[Need]:
-    """Join needs that the same worker would mend into one."""
+def _top(row: RunRow, paused: Mapping[str, RunRow]) -> str:
+    """Name the run to resume: the topmost that was paused with this one, for the same reason."""
+    while (above := paused.get(row.parent_id or "")) is not None and above.reason == row.reason:
+        row = above
+    return row.id
+
+
+def _together(each: Iterable[tuple[str, Need]]) -> list[Need]:
+    """Join needs that the same worker, or the resume of the same run, would mend into one."""
     found: dict[tuple[str, ...], Need] = {}
-    for need in each:
-        by_code = {"unserved": (need.agent, need.version or "", need.detail), "overdue": ("",)}
+    for top, need in each:
+        by_code = {"unserved": (need.agent, need.version or "", need.detail), "overdue": ("",), "paused": (top,)}
         key = (need.kind, *by_code.get(need.kind, (need.run,)))
         first = found.get(key)
         if first is None:
             found[key] = need
         else:
-            oldest = need if need.since < first.since else first
-            found[key] = replace(oldest, count=first.count + 1)
+            is_first = need.run == top if need.kind == "paused" else need.since < first.since
+            found[key] = replace(need if is_first else first, count=first.count + 1)
     return list(found.values())

@@ -43,11 +43,12 @@ class Carried:
     def leased(self, until: float | None) -> None:
         """The lease holds until then. None: a heartbeat did not find it, so the run is another's, and leaves memory.
 
-        A run that is just ending or being given back has no lease any more: its write on the way tells what became of it.
+        A run that is just ending or being given back has no lease any more: its write on the way tells what became of it. No such
+        write is on its way while a body runs.
         """
-        attempt = self.attempt
-        attempt.bodies.leased(until)
-        if until is None and not (attempt.pen.unacked or attempt.bodies.holding):
+        attempt, bodies = self.attempt, self.attempt.bodies
+        bodies.leased(until)
+        if until is None and not (attempt.pen.unacked or (bodies.holding and not bodies.running)):
             attempt.life.close("lost")
 
     def notice(self, *, sure: bool = False) -> None:

@@ -219,7 +219,12 @@ def unauthorized(message: str, **about: str) -> Refused:
 
 
 def note_refused(hf: Client, request: Request, path: str, refused: Refused) -> None:
-    """Count a refusal for the audit, if it is about the caller."""
+    """Count a refusal for the audit, if it is about the caller.
+
+    Not that of a page which asks whether there is a session, before anybody has signed in.
+    """
+    if path == "/api/me" and not {"authorization", "cookie"} & {*request.headers}:
+        return
     if refused.code in ("unauthorized", "unverified", "forbidden", "foreign_request", "too_many_tries"):
         address = request.client.host if request.client else ""
         about = {"via": "http", "address": address, **refused.about}

@@ -75,12 +75,16 @@ TOLD: Final[Mapping[type, frozenset[str]]] = {
 
 # Errors that say nothing of a run but that it is there or not, and else what was wrong with the request.
 _OF_THE_CALLER: Final = (
-    BadArguments, NotAllowed, NotStorable, StoreUnavailable, Unconfirmed, UnknownAgent, UnknownApproval, UnknownRun,
-    UnknownNotification, UnknownSchedule, UnknownTrigger,
+    BadArguments, NotAllowed, NotStorable, StoreUnavailable, Unconfirmed, UnknownApproval, UnknownNotification, UnknownRun,
+    UnknownSchedule, UnknownTrigger,
 )  # fmt: skip
 _CODES: Final = frozenset(map(code_of, (StoreUnavailable, Unconfirmed, UnknownRun)))  # the same, of one run among many
 _NO_MORE: Final = "it was refused for how the run or question is; this token may not read, so no more is told"
 _NO_FIT: Final = "what was given does not fit the run or question; this token may not read, so no more is told"
+_NO_AGENT: Final = (
+    "no worker has published an agent of this name in this store so far; this token may not read, so it is not told which there "
+    "are. Check the name, or start a worker that has it with `holdfast worker FILE.py`"
+)
 _EMPTY: Final[tuple[type, ...]] = (str, int, float, bool, tuple, list, dict)
 
 
@@ -116,10 +120,15 @@ def _empty(field: dataclasses.Field[Any], hint: Any) -> Any:
 
 
 def tell_no_more(error: HoldfastError, about: str) -> None:
-    """Leave out of an error what only a caller that may read is told. A misfit to a run or question says what is in it."""
+    """Leave out of an error what only a caller that may read is told.
+
+    A misfit to a run or question says what is in it, a person who may not decide it hears who may, and a start of an
+    agent that nobody knows which agents there are.
+    """
     if isinstance(error, Stale):
         error.approval = None
-    misfit = isinstance(error, BadArguments) and about in ("run", "question")
-    if misfit or not isinstance(error, _OF_THE_CALLER):
+    of_one = isinstance(error, BadArguments | NotAllowed) and about in ("run", "question")
+    if of_one or not isinstance(error, _OF_THE_CALLER):
         error.details = None
-        error.args = (_NO_FIT if misfit else _NO_MORE,)
+        told = {BadArguments: _NO_FIT, UnknownAgent: _NO_AGENT}
+        error.args = (next((text for kind, text in told.items() if isinstance(error, kind)), _NO_MORE),)

@@ -124,7 +124,9 @@ _EFFECTS: Final = "For steps that were done behind the point: ask a person, do t
 
 
 class Retry(Input):
-    budget: Budget | None = Field(None, description="What it may spend in all, instead of what it might before.")
+    budget: Budget | None = Field(
+        None, description="What it may spend instead of its declared budget; grants stay on top."
+    )
     at: StrictInt | str | None = Field(None, description=f"Go back further, to before this point: {_POINT}")
     effects: Literal["ask", "new", "refuse"] = Field("ask", description=_EFFECTS)
 

@@ -49,6 +49,13 @@ class Budgets(Feature):
         """Read the budgets that hold for a run, its own and those above it, the nearest first, and how they stand."""
         return await self._glance(_purses, run)
 
+    async def granted(self, runs: Iterable[str]) -> dict[str, list[Asked]]:
+        """Read what people have given to each of these runs on top of its budget, if they have."""
+        found: dict[str, list[Asked]] = defaultdict(list)
+        for run, *asked in await self._glance(rows, "granted", ids=to_json(list(runs))):
+            found[run].append(_asked(asked))
+        return dict(found)
+
 
 class Spending(NamedTuple):
     """The sums that one event says were spent."""
@@ -92,14 +99,17 @@ def _purses(run: str) -> Asking[list[Purse]]:
     spent = {row[0]: Spent.from_row(tuple(row)[1:]) for row in sums}
     asked: dict[str, list[Asked]] = defaultdict(list)
     for row in found:
-        holder, question, status, decision, at, by, note, more, by_us = row[0], *tuple(row)[4:]
-        if question is not None:
-            yes, given = decision == "approved", _given(more)
-            asked[holder].append(Asked(question, status, yes, at, by, given, bool(by_us), note or ""))
+        if row[4] is not None:
+            asked[row[0]].append(_asked(tuple(row)[4:]))
     return [
         Purse(holder, uid, Budget.of(json.loads(budget)), began, spent.get(holder, Spent()), asked[holder])
         for holder, (uid, budget, began) in held.items()
     ]
+
+
+def _asked(row: Sequence[Any]) -> Asked:
+    question, status, decision, at, by, note, more, by_us = row
+    return Asked(question, status, decision == "approved", at, by, _given(more), bool(by_us), note or "")
 
 
 def _given(text: str | None) -> dict[str, Any]:

@@ -26,7 +26,7 @@ class Present:
     """The present of one run. `events` are the last ones that begin, end or stop something, without their values."""
 
     calls: Told | None = None
-    told_at: int | None = None  # when its owner, which is gone, last told of open calls
+    last_sign: int | None = None  # of its owner, which is gone
     events: list[Event] = field(default_factory=list)
     stops: list[tuple[int, str]] = field(default_factory=list)  # where in the inbox a request lies, and its kind
     fork: tuple[str, int, str | None] | None = None  # from which run, at which of its events, by whom
@@ -45,7 +45,7 @@ class Presents(Feature):
         for part, run, place, kind, key, data, at in read:
             here = found.setdefault(run, Present())
             if part == 0:
-                here.told_at = at
+                here.last_sign = at
             elif part == 1:
                 here.calls = Told(at, place, [OpenBody(*call) for call in json.loads(data)])
             elif part == 2:

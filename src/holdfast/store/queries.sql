@@ -58,8 +58,10 @@ ELSE substr(CAST(1000000000000 + CAST(substr(runs.life, 1, 12) AS BIGINT) + CAST
 coalesce(runs.life_at, runs.updated_at)
 
 -- name: last_sign
--- Part of others: when the owner of a running run was last heard of, by what it recorded or streamed, or told of its open calls.
-max(runs.updated_at, coalesce((SELECT told.at FROM open_calls AS told WHERE told.run_id = runs.id AND told.epoch = runs.lease_epoch), 0))
+-- Part of others: when the owner of a running run was last heard of, by a record, a stream, a word of open calls or a heartbeat.
+-- The last heartbeat of an owner that was buried is in the row of the run (`orphan`).
+max(runs.updated_at, coalesce((SELECT told.at FROM open_calls AS told WHERE told.run_id = runs.id AND told.epoch = runs.lease_epoch), 0),
+    coalesce((SELECT seen_at FROM workers WHERE workers.id = runs.lease_owner), 0))
 
 -- name: lived
 -- Part of others: the life of a run with the piece that ends now. 12 digits have room for 31 years.
@@ -298,6 +300,11 @@ SELECT top, CAST(sum(steps) AS BIGINT) FROM tree CROSS JOIN runs WHERE runs.id =
 -- Which steps have spent it, the dearest first.
 SELECT what, usd, input_tokens, output_tokens, model_calls, unpriced, steps FROM spending WHERE run_id = :run
 ORDER BY usd DESC, input_tokens + output_tokens DESC, steps DESC, what LIMIT :limit
+
+-- name: granted
+-- What people have given to the budgets of these runs.
+SELECT run_id, id, status, decision, decided_at, decided_by, note, coalesce(data, shown), 0 FROM approvals
+WHERE key = 'budget' AND decision = 'approved' AND run_id IN (SELECT value FROM json_each(:ids)) ORDER BY asked_at, id
 
 -- name: purses
 -- The budgets that hold for a run, its own first, with what people were asked about them.
@@ -639,11 +646,11 @@ UPDATE runs SET due_at = :now + :ttl WHERE lease_owner = :worker AND status = 'r
 RETURNING id, lease_epoch, inbox_count
 
 -- name: orphan
--- Make the runs of an incarnation that is gone due now.
+-- Make the runs of an incarnation that is gone due now. Its last heartbeat was the last sign of it in each of them: it is forgotten.
 -- Any of them may have ended it: from the second time on each of them has at most half the company it had, so that what ends
 -- processes is soon alone in one.
 UPDATE runs
-SET due_at = CASE WHEN due_at > :now THEN :now ELSE due_at END,
+SET due_at = CASE WHEN due_at > :now THEN :now ELSE due_at END, updated_at = {last_sign},
     company = CASE WHEN :crowd = 1 THEN 0 WHEN crash_count = 0 THEN :crowd
               WHEN company < :crowd THEN max(1, company / 2) ELSE max(1, :crowd / 2) END
 WHERE lease_owner = :worker AND status = 'running' RETURNING id
@@ -688,11 +695,13 @@ WHERE run_id IN (SELECT value FROM json_each(:ids)) AND runs.id = run_id AND sta
   AND due_at > :now
 
 -- name: present
--- What lists say of runs beyond their rows: open calls, or when an owner that is gone told of some, the last events that matter, requests to stop, where forks come from.
-SELECT CASE WHEN due_at > :now THEN 1 ELSE 0 END, run_id, many, '', CAST(NULL AS TEXT), calls,
-       CASE WHEN due_at > :now THEN epoch ELSE at END
-FROM open_calls CROSS JOIN runs
+-- What lists say of runs beyond their rows: the last sign of an owner that is gone, open calls, the last events that matter, requests to stop, where forks come from.
+SELECT 0, runs.id, 0, '', CAST(NULL AS TEXT), CAST(NULL AS TEXT), {last_sign} FROM runs
+WHERE runs.id IN (SELECT value FROM json_each(:ids)) AND status = 'running' AND due_at <= :now
+UNION ALL
+SELECT 1, run_id, many, '', CAST(NULL AS TEXT), calls, epoch FROM open_calls CROSS JOIN runs
 WHERE run_id IN (SELECT value FROM json_each(:ids)) AND runs.id = run_id AND status = 'running' AND lease_epoch = epoch
+  AND due_at > :now
 UNION ALL
 SELECT 2, events.run_id, seq, kind, key,
        CASE WHEN kind IN ('step.completed', 'step.failed', 'step.cancelled') THEN NULL ELSE data END, at

@@ -82,6 +82,15 @@ _NOTED_KIND: Final = '{"$of":['  # a quote inside a string is escaped, so this i
 _HALF: Final = "\\ud"  # half of a character, as JSON escapes it: of any that has more than 16 bits, and of some others
 _PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _DIGEST: Final = hashlib.sha256(b"holdfast-value-1\n")  # what every digest begins with
+LIMITS: Final = (
+    "gt",
+    "ge",
+    "lt",
+    "le",
+    "multiple_of",
+    "max_digits",
+    "decimal_places",
+)  # of a type, as pydantic calls them
 _FOR_RESULTS: Final = "return plain data, a dataclass or a pydantic type"
 _FOR_ARGUMENTS: Final = "pass plain data, a dataclass or a pydantic type, or mark the parameter Local[...]"
 
@@ -366,7 +375,7 @@ class Shape:
         other = restore_notes(plain, made, notes)
         if other:
             raise NotStorable(
-                f"{where}: was recorded as {other!r}, and {self.name} does not read it as that any more; "
+                f"{where}: was recorded as {cut(other, 200)!r}, and {self.name} does not read it as that any more; "
                 "say by migrate= what it has become"
             )
         return made
@@ -779,7 +788,8 @@ def _check_halves(value: Any, text: str, where: str) -> None:
 def _generator() -> Any:
     """Writes JSON schemas in which it is said of each object whether it may have other fields, as its type has it.
 
-    And of each field that may be left out, what it is then; or, with `x-untold`, that only the type can tell.
+    And of each field that may be left out, what it is then; or, with `x-untold`, that only the type can tell. `x-limits` has
+    the bounds of decimals and of times, which JSON's own words have not, or not for a text, or not exactly.
     """
     base = _library()[0].json_schema.GenerateJsonSchema
 
@@ -800,7 +810,21 @@ def _generator() -> Any:
             for each in made.get("anyOf", ()):  # so that it is told from `float | str`
                 if each.get("type") == "string":
                     each.update({"format": "decimal"} | ({"x-infinite": True} if schema.get("allow_inf_nan") else {}))
+                if each.get("type") in ("number", "string"):
+                    _limited(each, schema)
             return made
+
+        def date_schema(self, schema: Any) -> Any:
+            return _limited(super().date_schema(schema), schema)
+
+        def datetime_schema(self, schema: Any) -> Any:
+            return _limited(super().datetime_schema(schema), schema)
+
+        def time_schema(self, schema: Any) -> Any:
+            return _limited(super().time_schema(schema), schema)
+
+        def timedelta_schema(self, schema: Any) -> Any:
+            return _limited(super().timedelta_schema(schema), schema)
 
         def get_default_value(self, schema: Any) -> Any:
             factory = schema.get("default_factory")
@@ -819,6 +843,12 @@ def _generator() -> Any:
                 if difference(default, told) is not None or not _is_read(schema["schema"], told):
                     made["x-declared"] = told
             return made
+
+    def _limited(made: dict[str, Any], schema: Any) -> dict[str, Any]:
+        limits = {name: schema[name] for name in LIMITS if schema.get(name) is not None}
+        if limits:
+            made["x-limits"] = _library()[1].to_jsonable_python(limits)
+        return made
 
     def _said(made: dict[str, Any], cls: Any) -> dict[str, Any]:
         if "properties" in made and "additionalProperties" not in made:

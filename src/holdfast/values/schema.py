@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from typing import Any
 from uuid import UUID
 
 from holdfast.errors import BadArguments, NotStorable
 from holdfast.values import tagged
-from holdfast.values.codec import UNTYPED, arguments_text, shape_of
+from holdfast.values.codec import LIMITS, UNTYPED, arguments_text, shape_of
 from holdfast.values.sameness import difference
 from holdfast.values.tagged import Note, Notes
 from holdfast.values.text import ATOMS, cut, key_text, near, segment, short, show, spell, type_name
@@ -51,19 +52,17 @@ _IN_QUOTES = "a text with all of them, in quotes"
 _IN_DIGITS = "an integer with all of them, without a point and without an exponent"
 _A_FLOAT = "a number that a float holds exactly"
 _FINITE = "a finite number"
-_EXACTLY = frozenset(
-    {tagged.DECIMAL, _IN_QUOTES, _IN_DIGITS, _A_FLOAT, _FINITE}
-)  # what was expected, where a value is of the right type and not exact
 _TOLD = 10  # so many of the fields that are left out are named
 _FORMATS: dict[str, type] = {"date-time": datetime, "date": date, "time": time, "uuid": UUID, "duration": timedelta}
+_LIMITED = {"decimal": "decimal", "date-time": "datetime", "date": "date", "time": "time", "duration": "timedelta"}
 
 
 class _Wrong(Exception):
-    """A part that does not fit: where, what was found, what was expected."""
+    """A part that does not fit: where, what was found, what was expected, and whether it is of the right type at least."""
 
-    def __init__(self, path: tuple[str, ...], found: str, expected: str) -> None:
+    def __init__(self, path: tuple[str, ...], found: str, expected: str, *, of_type: bool = False) -> None:
         super().__init__(path)
-        self.path, self.found, self.expected = path, found, expected
+        self.path, self.found, self.expected, self.of_type = path, found, expected, of_type
 
     def below(self, key: object) -> _Wrong:
         """Lead the path from the container that holds this part."""
@@ -280,7 +279,8 @@ class _Form:
                 wanted == "number" and id(schema) not in self._whole and not _is_float(int(value)),
                 _A_FLOAT,
             )
-        return _Wrong((), f"the number {short(value)}, of which digits may be lost", expected) if lost else None
+        told = f"the number {short(value)}, of which digits may be lost"
+        return _Wrong((), told, expected, of_type=True) if lost else None
 
     def _no_decimal(self, text: str, may_be_infinite: bool) -> _Wrong | None:
         """Hold a text against what a decimal may be, and what all decimals of a value may be together."""
@@ -289,14 +289,14 @@ class _Form:
         except ArithmeticError:
             return _Wrong((), _spoken(text), "a number")
         if decimal is not None and not (may_be_infinite or decimal.is_finite()):
-            return _Wrong((), _spoken(text), _FINITE)
+            return _Wrong((), _spoken(text), _FINITE, of_type=True)
         fits = decimal is not None and self._weights.take(decimal)
-        return None if fits else _Wrong((), _spoken(text), tagged.DECIMAL)
+        return None if fits else _Wrong((), _spoken(text), tagged.DECIMAL, of_type=True)
 
     def _wrong_in_all(self, branches: Sequence[Any], wrongs: list[_Wrong], seen: Any) -> _Wrong | None:
         deep = [wrong for wrong in wrongs if wrong.path]
-        beyond = next((wrong for wrong in wrongs if wrong.expected in _EXACTLY), None)
-        if beyond is not None:  # it is of the right type, and says more than that
+        beyond = next((wrong for wrong in wrongs if wrong.of_type), None)
+        if beyond is not None:  # it says more than of which types the value is not
             return beyond
         if len(deep) == 1:  # only one branch is of the right type at all, so its complaint is the useful one
             return deep[0]
@@ -487,7 +487,7 @@ def _beyond_limits(schema: dict[str, Any], value: Any) -> _Wrong | None:
     if type(value) in (int, float):
         for word, fits in _LIMITS.items():
             if word in schema and not fits(value, schema[word]):
-                return _Wrong((), _spoken(value), f"{word} {schema[word]}")
+                return _Wrong((), _spoken(value), f"{word} {schema[word]}", of_type=True)
     for word, (kind, fits) in _SIZES.items():
         if word in schema and type(value) is kind and not fits(len(value), schema[word]):
             return _Wrong((), f"{_spoken(value)} of length {len(value)}", f"{word} {schema[word]}")
@@ -495,14 +495,52 @@ def _beyond_limits(schema: dict[str, Any], value: Any) -> _Wrong | None:
         type(value) is dict and tagged.collides(_numbers(value))
     ):
         return _Wrong((), "members that were made to have one hash", "others")
+    made = value
     if type(value) is str and schema.get("format") in _FORMATS:
         try:
-            shape_of(_FORMATS[schema["format"]]).revive(value, "value")
+            made = shape_of(_FORMATS[schema["format"]]).revive(value, "value")
         except NotStorable:
             return _Wrong((), _spoken(value), _describe(schema))
     if type(value) is str and "pattern" in schema and not _matches(schema["pattern"], value):
         return _Wrong((), _spoken(value), f"text that matches {cut(schema['pattern'], 200)!r}")
+    for kind, limits in _limits(schema, value):
+        wrong = _limiting(kind, json.dumps(limits))(made)
+        if wrong is not None:
+            return _Wrong((), _spoken(value), cut(wrong, 200), of_type=True)
     return None
+
+
+def _limits(schema: dict[str, Any], value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The limits of a value that only its type holds to the last digit, and the type."""
+    is_number = type(value) in (int, float)
+    if is_number and "multipleOf" in schema:
+        yield "int" if schema.get("type") == "integer" else "float", {"multiple_of": schema["multipleOf"]}
+    # Pydantic writes the limits of a union under its own names.
+    limits = schema.get("x-limits") or {name: schema[name] for name in LIMITS if name in schema}
+    kind = _LIMITED.get(schema.get("format", "decimal"))
+    if limits and kind and (is_number or (type(value) is str and ("x-limits" in schema or _is_decimal(schema)))):
+        yield kind, {**limits, "allow_inf_nan": True} if "x-infinite" in schema else limits
+
+
+@functools.lru_cache(maxsize=1024)
+def _limiting(kind: str, limits: str) -> Callable[[Any], str | None]:
+    """Tells what a type with these limits expected in place of a value."""
+    from pydantic_core import SchemaError, SchemaValidator, ValidationError  # noqa: PLC0415 - slow to import
+
+    known: Any = {name: limit for name, limit in json.loads(limits).items() if name in (*LIMITS, "allow_inf_nan")}
+    try:
+        validator = SchemaValidator({"type": kind, **known})
+    except SchemaError:
+        return lambda _: None  # no type has such limits; the worker will check
+
+    def expected(value: Any) -> str | None:
+        try:
+            validator.validate_python(value)
+        except ValidationError as error:
+            return re.sub("^.*? should (be|have) ", "", error.errors()[0]["msg"])
+        return None
+
+    return expected
 
 
 @functools.lru_cache(maxsize=1024)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from holdfast.values.tagged import Notes
+from holdfast.values.text import cut
 
 _VALUES: Final = frozenset({"metadata", "default", "expected", "config", "serialization"})  # what is no schema
 _STRUCTURES: Final = (
@@ -153,7 +154,7 @@ def by_names(schema: Any, make: Callable[..., Any]) -> Callable[..., Any]:
         def checked(data: Any) -> Any:
             noted = known[id(data)].kind if id(data) in known else ""
             if noted not in ("", name):
-                raise ValueError(f"was recorded as {noted!r}")
+                raise ValueError(f"was recorded as {cut(noted, 200)!r}")
             return data
 
         return checked

@@ -207,6 +207,12 @@ class Purse:
                     found[name] = round(max(found[name], late / 1000) + min(more, MOST[name]), 9)
         return found
 
+    @property
+    def in_force(self) -> Budget:
+        """The budget with what people have added: what the run may spend now."""
+        now = {name: min(int(limit) if name in _WHOLE else limit, MOST[name]) for name, limit in self.limits().items()}
+        return Budget.of(self.budget.published() | now)
+
     def used(self, name: str, now: int, running: int = 0) -> float:
         """Return how much of a limit is used; of steps, with the steps that run now."""
         if name == "wall":

@@ -27,15 +27,11 @@ def stands(row: RunRow) -> str:
     return {"running": "work", "ready": "ready"}.get(row.status, "paused")
 
 
-def last_sign(row: RunRow, told_at: int | None) -> int:
-    """When the owner of a run was last heard of: it recorded or streamed something, or told of open calls, which is `told_at`."""
-    return max(row.updated_at, told_at or 0)
-
-
-def life_of(row: RunRow, now: int, told_at: int | None = None) -> tuple[Piece, ...]:
+def life_of(row: RunRow, now: int, sign: int | None = None) -> tuple[Piece, ...]:
     """Read the life of a run, the oldest piece first; the last one of a run that has not ended lasts.
 
-    A run whose lease is over was torn at the last sign of its owner. One that was begun before lives were kept has none.
+    A run whose lease is over was torn at the last sign of its owner, which is that of its row if no other is given. One that was
+    begun before lives were kept has none.
     """
     if not is_known(row):
         return ()
@@ -46,20 +42,20 @@ def life_of(row: RunRow, now: int, told_at: int | None = None) -> tuple[Piece, .
     since = row.updated_at if row.life_at is None else row.life_at
     if row.status not in FINISHED:
         if _is_torn(row, now):
-            sign = last_sign(row, told_at)
+            sign = row.updated_at if sign is None else sign
             found += [("work", max(0, sign - since)), ("torn", max(0, now - sign))]
         else:
             found.append((stands(row), max(0, now - since)))
     return _merged(found, lasts=row.status not in FINISHED)
 
 
-def worked(row: RunRow, now: int, told_at: int | None = None) -> int | None:
+def worked(row: RunRow, now: int, sign: int | None = None) -> int | None:
     """Count the milliseconds for which its owners worked on it; None if that was not counted from its beginning."""
     if not is_known(row):
         return None
     if row.status != "running" or row.life_at is None:
         return row.worked_ms
-    until = last_sign(row, told_at) if _is_torn(row, now) else now
+    until = now if not _is_torn(row, now) else row.updated_at if sign is None else sign
     return row.worked_ms + max(0, until - row.life_at)
 
 

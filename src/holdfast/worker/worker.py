@@ -195,6 +195,9 @@ class Worker:
     # One run
 
     def _carry(self, run: RunRow) -> None:
+        former = self.attempts.get(run.id)
+        if former is not None:  # it lost the run, or nobody could have claimed it, and no heartbeat tells it any more
+            former.abandon()
         self.loading[run.id] = self.scheduler.changed_meanwhile(run.id)
         carrier = asyncio.create_task(self._carry_on(run, self.scheduler.lease_until))
         self._carriers.add(carrier)

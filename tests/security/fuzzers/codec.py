@@ -61,6 +61,7 @@ class Codec:
             text = text.replace("null", forged, 1) if "null" in text and dice.random() < 0.5 else f"[{forged},{text}]"
         else:
             text = json.dumps(nested(dice) if dice.random() < 0.2 else document(dice))
+        text = text.encode(errors="replace").decode()  # it comes from bytes, so it has no half of a character
         return shape_of(kind.annotation), kind.make(dice), text
 
     def check(self, case: tuple[Shape, Any, str]) -> None:
@@ -89,7 +90,7 @@ def _stored(shape: Shape, value: Any) -> bool:
     text, copy = done
     found = shape.load(text)
     assert text.isascii()
-    assert shape.store(found)[0] == text, "it is stored otherwise the second time"
+    assert digest(shape.store(found)[0]) == digest(text), "it is stored otherwise the second time"
     assert shape.identity(copy) == shape.identity(found), "it is told from itself"
     if '"nan"' not in text:  # in sets it has no fellow, whose text is compared above
         assert difference(value, copy) is None, "the copy is another value"

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import functools
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from holdfast.backends.cells.slots import SLOTS, spelled
 from holdfast.errors import BadArguments, StoreUnavailable
 from holdfast.store.postgres.connection import Connection
 
-_FAR_MS: Final = 1_000  # by which clocks of databases may differ
+_FAR_S: Final = 1.0  # by which clocks of databases may differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,15 +197,16 @@ async def check(store: Cells) -> Findings:
     done, wrong = await moves.mend(store), [f"cell {name!r} is down: {why}" for name, why in store.down.items()]
     wrong += [f"cell {name!r} is of this set, and {store.absent[name]}" for name in store.missing]
     owners: dict[int, list[tuple[CellStore, Holding]]] = {}
-    times: dict[str, int] = {}
+    clocks: list[tuple[float, float]] = []  # ahead of this process's clock: at least, and at most
     for cell in store.up:
         for held in await _holdings(cell):
             if held.state != "gone":
                 owners.setdefault(held.slot, []).append((cell, held))
             if held.state in ("leaving", "frozen"):
                 wrong.append(f"slot {held.slot} is on its way from cell {cell.cell!r} to {held.other!r}")
+        asked = time.monotonic()
         strays, now = await cell.ask(functools.partial(_strays, store=cell.schema))
-        times[cell.cell] = now
+        clocks.append((now - time.monotonic(), now - asked))
         if strays:
             wrong.append(f"cell {cell.cell!r} has {strays} runs of slots that it does not own")
     settle = f"`holdfast cells settle {{}} --to NAME --db {store.plan.shown}`"
@@ -219,10 +221,9 @@ async def check(store: Cells) -> Findings:
     nowhere = [slot for slot in range(SLOTS) if slot not in owners]
     if nowhere and not store.down:
         wrong.append(_of_nobody(store, nowhere, settle.format(spelled(nowhere).replace(" ", ""))))
-    if times and max(times.values()) - min(times.values()) > _FAR_MS:
-        wrong.append(
-            f"the clocks of the databases are {(max(times.values()) - min(times.values())) / 1000:.1f} s apart"
-        )
+    apart = max(least for least, _ in clocks) - min(most for _, most in clocks) if clocks else 0.0
+    if apart > _FAR_S:
+        wrong.append(f"the clocks of the databases are {apart:.1f} s apart")
     return Findings(done, wrong)
 
 
@@ -248,10 +249,10 @@ async def _count(cell: CellStore, slot: int) -> int:
     return int(await cell.ask(lambda db: db.fetchval(f"SELECT count(*) FROM runs WHERE {ours}", slot)))
 
 
-async def _strays(db: Any, store: str) -> tuple[int, int]:
+async def _strays(db: Any, store: str) -> tuple[int, float]:
     cells = schema_of(store)
     row = await db.fetchrow(
         f'SELECT (SELECT count(*) FROM runs WHERE "{cells}".slot_of(root_id) NOT IN'
-        f" (SELECT slot FROM \"{cells}\".slots WHERE state <> 'gone')), (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+        f" (SELECT slot FROM \"{cells}\".slots WHERE state <> 'gone')), extract(epoch FROM clock_timestamp())"
     )
-    return int(row[0]), int(row[1])
+    return int(row[0]), float(row[1])

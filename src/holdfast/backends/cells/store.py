@@ -790,7 +790,7 @@ OF_RUN: Final = [
     "open_below",
 ]
 OF_RUNS: Final[dict[str, Callable[[Sequence[Any]], Any]]] = {
-    **dict.fromkeys(("spent", "spent_with_steps", "progress", "present", "open_calls"), answers.united),
+    **dict.fromkeys(("spent", "spent_with_steps", "granted", "progress", "present", "open_calls"), answers.united),
     **dict.fromkeys(("these_runs", "forks"), answers.concatenated),
     "parts_of": lambda found: set().union(*found),
 }

@@ -74,7 +74,7 @@ class CellsWorker:
             elif self._share(cell) != self._shares[cell.cell]:  # a trigger belongs to another cell now
                 await self._inner.pop(cell.cell).stop()
                 await self._begin(cell)
-            await self._give_back(cell)
+            self._give_back(cell)
 
     async def _begin(self, cell: CellStore) -> None:
         room = -(-self.settings.concurrency // len(self._cells.made))
@@ -95,21 +95,16 @@ class CellsWorker:
     def _share(self, cell: CellStore) -> list[str]:
         return [spec.name for spec in self._triggers if cell.owns(spec.name)]
 
-    async def _give_back(self, cell: CellStore) -> None:
+    def _give_back(self, cell: CellStore) -> None:
         """Give back runs of slots that leave, and drop runs that were taken from us: nothing that they do is recorded any more."""
         for attempt in list(self._inner[cell.cell].attempts.values()):
             root, life = attempt.run.root_id or attempt.run.id, (attempt.run.id, attempt.run.lease_epoch)
             if not cell.owns(root):
                 attempt.abandon()
-            elif slot_of(root) in cell.leaving:
-                if life not in self._releasing:
-                    giving = asyncio.get_running_loop().create_task(attempt.release(self.settings.stop_grace_s))
-                    self._releasing[life] = giving
-                    giving.add_done_callback(functools.partial(self._released, life))
-            elif life in self._releasing:  # its slot was frozen, or the move was called off
-                row = await cell.run(attempt.run.id)
-                if row is None or row.lease_epoch != attempt.run.lease_epoch:
-                    attempt.abandon()
+            elif slot_of(root) in cell.leaving and life not in self._releasing:
+                giving = asyncio.get_running_loop().create_task(attempt.release(self.settings.stop_grace_s))
+                self._releasing[life] = giving
+                giving.add_done_callback(functools.partial(self._released, life))
 
     def _released(self, run: tuple[str, int], _: asyncio.Task[None]) -> None:
         self._releasing.pop(run, None)

@@ -70,6 +70,7 @@ from holdfast.store.store import Store
 from holdfast.store.streams import Piece
 from holdfast.store.work import Asking, Transaction, rows, to_json
 from holdfast.words import people
+from holdfast.words.budget import Asked
 from holdfast.words.clock import Clock, SystemClock
 from holdfast.words.features import Feature
 from holdfast.words.model import FINISHED, ApprovalRow, Published, RunRow, is_served, is_shadow
@@ -515,6 +516,13 @@ class TemporalStore(Moves):
             with contextlib.suppress(StoreUnavailable):
                 found |= await self.side.spent(ids)
         return found
+
+    async def granted(self, runs: Iterable[str]) -> dict[str, list[Asked]]:
+        """Read what people have given, from the database beside the cluster, which has the questions about budgets."""
+        if self.side is not None:
+            with contextlib.suppress(StoreUnavailable):
+                return await self.side.granted(runs)
+        return {}
 
     async def spent_by(self, run: str, limit: int = 10) -> list[tuple[str, Spent]]:
         await self._refresh(run)

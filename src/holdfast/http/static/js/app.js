@@ -7,8 +7,8 @@ import { help, keys, move } from "./keys.js";
 import { inbox } from "./live.js";
 import { copied, problem, unread } from "./parts.js";
 import { PLACES, viewOf } from "./router.js";
-import { agreed } from "./say.js";
-import { get, may, on, set } from "./store.js";
+import { agreed, blind } from "./say.js";
+import { get, looks, may, on, set } from "./store.js";
 import { line } from "./text.js";
 import { inUtc } from "./time.js";
 
@@ -36,13 +36,16 @@ async function route() {
   if (name !== "sign-in" && /^#link=/.test(location.hash)) return go(`${path("sign-in", { to: location.pathname.slice(base.pathname.length) + location.search })}${location.hash}`, { replace: true }); // it may be another person's
   if (name !== "home") viewNamed(name).catch(() => {}); // it comes while the server says who looks
   if (name !== "sign-in" && !get("me") && !(await known())) return;
-  if (name === "home") return go(get("me").question ? path("approvals", get("me").question) : may("read") ? "runs" : "approvals", { replace: true });
+  if (name === "home") return go(get("me").question ? path("approvals", get("me").question) : may("read") ? "runs" : may("write") ? "agents" : "approvals", { replace: true });
   if (view?.name === name && view.opened?.changed?.(context(params)) === true) return void (view.params = params);
   const before = view;
   close(before);
   const own = (view = { name, params, opened: null, off: [] });
   shell.at(PLACES[name] ?? null);
   title();
+  if (!looks() && !["sign-in", "lost", get("me")?.question ? "approvals" : may("write") && "agents"].includes(name)) {
+    return swap(shell.main, problem({ code: "forbidden", message: blind(get("me")), hint: "Use one that may read." }));
+  }
   let module;
   try {
     module = await viewNamed(name);
@@ -85,12 +88,12 @@ async function known() {
 
 let following = false;
 async function began() {
-  if (following || !may("read") || get("me").question) return;
+  if (following || !looks()) return;
   following = true;
   const first = await read("api/runs?limit=1"); // for the place behind the last event
   await counted();
   if (first.ok) inbox(() => heard(), first.data.position);
-  else setInterval(() => document.hidden || counted(), 15_000);
+  else setInterval(() => document.hidden || heard(), 15_000);
 }
 
 let hearing = 0;

@@ -65,6 +65,13 @@ export function words(one, other) {
   return [side("-"), side("+")];
 }
 
+/** By how much a number became larger or smaller; nothing where the first was 0. */
+export function share(one, other) {
+  const percent = Math.abs(other / one - 1) * 100;
+  if (other === one || percent < 0.05) return "the same";
+  return one ? `${other < one ? "−" : "+"}${percent < 9.95 ? percent.toFixed(1) : Math.round(percent)}%` : "";
+}
+
 /**
  * The calls of a fork that are the same in its run, by who paid: {reused, again, usd, ms}. It has all that was recorded before `seq`, its
  * first event of its own; a call behind that was made again, although the same came of it.

@@ -4,18 +4,20 @@
 //
 // Words without a sign are looked for in ids, labels, arguments and errors.
 
+import { IN_WORDS } from "./say.js";
 import { now, span } from "./time.js";
 
 export const STATUSES = ["running", "waiting", "ready", "paused", "failed", "completed", "cancelled"];
-const WAITS = ["person", "message", "child", "conversation", "retry", "timer", "rate", "slot", "group", "worker"];
+const WAITS = Object.keys(IN_WORDS);
 const YES = { yes: true, true: true, no: false, false: false };
+const bad = (v) => !Object.hasOwn(YES, v) && "write yes or no";
 
 // Each word: how it is written, what is wrong with a value, and the parameters of the API that it means.
 const WORDS = {
   agent: { many: true, asks: (values) => ({ agent: values }), says: (v) => `of agent ${list(v)}` },
   status: { many: true, wrong: (v) => !STATUSES.includes(v) && v !== "moved" && `states are ${STATUSES.join(", ")}`, asks: (values) => ({ status: values }), says: (v) => `that ${v.length > 1 ? "are" : "is"} ${list(v)}` },
   label: { many: true, wrong: (v) => !/^[^=]+=/.test(v) && "a label is written name=value", asks: (values) => ({ label: values }), says: (v) => `with ${list(v)}` },
-  waits: { many: true, wrong: (v) => !WAITS.includes(v) && `a run waits for ${WAITS.join(", ")}`, asks: (values) => ({ waits_for: values }), says: (v) => `that waits for ${v.map((each) => ({ person: "a person", message: "a message", child: "a child run", worker: "a worker", conversation: "a conversation", retry: "another attempt", timer: "its time", rate: "its turn", slot: "a slot", group: "others" })[each] ?? each).join(" or ")}` },
+  waits: { many: true, wrong: (v) => !WAITS.includes(v) && `a run waits for ${WAITS.join(", ")}`, asks: (values) => ({ waits_for: values }), says: (v) => `that waits for ${list(v.map((each) => IN_WORDS[each] ?? each))}` },
   queue: { many: true, asks: (values) => ({ queue: values }), says: (v) => `in queue ${list(v)}` },
   version: { asks: ([value]) => ({ version: value }), says: (v) => `of version ${v[0]}` },
   parent: { asks: ([value]) => ({ parent: value }), says: (v) => `that ${v[0]} started` },
@@ -23,10 +25,11 @@ const WORDS = {
   cost: { sign: ">", wrong: (v) => !(Number(v) >= 0) && "a cost is a number of dollars", asks: ([value]) => ({ cost: Number(value) }), says: (v) => `that cost more than $${v[0]}` },
   age: { sign: ">", wrong: (v) => span(v) === null && "an age is written 1h, 30m or 2d", asks: ([value]) => ({ until: ago(value) }), says: (v) => `begun more than ${v[0]} ago` },
   began: { wrong: (v) => span(v) === null && "a time is written 7d, 1h or 30m", asks: ([value]) => ({ since: ago(value) }), says: (v) => `begun within ${v[0]}` },
-  root: { wrong: (v) => !Object.hasOwn(YES, v) && "write yes or no", asks: ([value]) => ({ root: YES[value] }), says: (v) => (YES[v[0]] ? "without their children" : "with their children") },
-  needs: { wrong: (v) => !Object.hasOwn(YES, v) && "write yes or no", asks: ([value]) => ({ needs: YES[value] || undefined }), says: () => "that needs a person" },
-  stuck: { wrong: (v) => !Object.hasOwn(YES, v) && "write yes or no", asks: ([value]) => ({ stuck: YES[value] || undefined }), says: () => "that does not go on by itself" },
+  root: { wrong: bad, asks: ([value]) => ({ root: YES[value] }), says: (v) => (YES[v[0]] ? "without their children" : "with their children") },
+  needs: { wrong: bad, asks: ([value]) => ({ needs: YES[value] || undefined }), says: () => "that needs a person" },
+  stuck: { wrong: bad, asks: ([value]) => ({ stuck: YES[value] || undefined }), says: () => "that does not go on by itself" },
 };
+const EMPTY = "a value is missing";
 const list = (values) => values.join(" or ");
 const ago = (text) => new Date(Math.floor((now() - span(text)) / 1000) * 1000).toISOString();
 
@@ -42,7 +45,7 @@ export function parse(line) {
     }
     const bare = split[3].replaceAll('"', "");
     const values = word.many ? bare.split(",").filter(Boolean) : [bare];
-    found.push({ word: split[1], sign: split[2], values, text, wrong: values.map((each) => word.wrong?.(each)).find(Boolean) ?? null });
+    found.push({ word: split[1], sign: split[2], values, text, wrong: values.map((each) => (each ? word.wrong?.(each) : EMPTY)).find(Boolean) ?? (values.length ? null : EMPTY) });
   }
   return found;
 }
@@ -51,13 +54,15 @@ export function parse(line) {
 export const write = (tokens) => tokens.map((each) => (each.word ? `${each.word}${each.sign}${quoted(each.values.join(","))}` : quoted(each.text))).join(" ");
 const quoted = (text) => (/\s/.test(text) ? `"${text}"` : text);
 
-/** What GET /api/runs is asked; a run that another started is left out unless the filter wants it. */
+/** What GET /api/runs is asked; a run that another started is left out unless the filter wants it. What is wrong is no condition left out,
+ * because then more would fit than was meant: nothing is asked, and the answer is null. */
 export function asked(tokens) {
+  if (tokens.some((each) => each.wrong)) return null;
   const query = {};
   const free = [];
   for (const each of tokens) {
     if (!each.word) free.push(each.text);
-    else if (!each.wrong) for (const [name, value] of Object.entries(WORDS[each.word].asks(each.values))) query[name] = Array.isArray(value) ? [...(query[name] ?? []), ...value] : value;
+    else for (const [name, value] of Object.entries(WORDS[each.word].asks(each.values))) query[name] = Array.isArray(value) ? [...(query[name] ?? []), ...value] : value;
   }
   if (free.length) query.search = free.join(" ");
   if (query.root === undefined && query.parent === undefined && !free.length) query.root = true;

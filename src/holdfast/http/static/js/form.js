@@ -355,7 +355,7 @@ function beyond(found, schema) {
 function number(schema, value, path, context, name) {
   const whole = schema.type === "integer";
   const length = text(value).length;
-  const input = h(length > 24 ? "textarea" : length > 8 ? "input.text" : "input.text.short", { rows: length > 24 ? 1 : undefined, inputmode: whole ? "numeric" : "decimal", value: text(value), autocomplete: "off", "aria-label": name, oninput: context.changed });
+  const input = h(length > 24 ? "textarea" : length > 8 || schema.type === "decimal" ? "input.text" : "input.text.short", { rows: length > 24 ? 1 : undefined, inputmode: whole ? "numeric" : "decimal", value: text(value), autocomplete: "off", placeholder: schema.nullable ? "none" : undefined, "aria-label": name, oninput: context.changed });
   const get = () => {
     const typed = input.value.trim().replace(/(?<=\d),(?=\d{3}\b)/g, "");
     if (!typed) return [schema.nullable ? null : undefined, null];
@@ -433,7 +433,8 @@ function tags(schema, items, value, path, context, name) {
       message = `${typed} is no ${items.type === "integer" ? "whole number" : "number"}`;
       return context.changed();
     }
-    message = null;
+    message = items.type === "string" ? null : beyond(found, items);
+    if (message) return context.changed();
     now.push(found);
     input.value = "";
     draw();

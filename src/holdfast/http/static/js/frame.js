@@ -5,10 +5,10 @@ import { brand, icon } from "./icons.js";
 import { glyph, menu } from "./parts.js";
 import { read, write } from "./api.js";
 import { help } from "./keys.js";
-import { get, has, may, on, set } from "./store.js";
+import { get, has, looks, may, on, set } from "./store.js";
 import { clock, seconds } from "./time.js";
 
-const PLACES = [["runs", "Runs", "list", "read"], ["approvals", "Approvals", "inbox", null], ["fleet", "Fleet", "fleet", "all"], ["agents", "Agents", "bolt", "read"]];
+const PLACES = [["runs", "Runs", "list", "read"], ["approvals", "Approvals", "inbox", "read"], ["fleet", "Fleet", "fleet", "all"], ["agents", "Agents", "bolt", "read", "write"]];
 
 /** Make the frame once; it changes by itself. `go(path)` opens a view. */
 export function frame(go) {
@@ -16,13 +16,15 @@ export function frame(go) {
   const end = h("div.bar-end");
   const notice = h("div.notice", { hidden: true });
   const main = h("main", { id: "main", tabIndex: -1 });
-  const bar = h("header.bar", h("a.brand", { href: "runs", "aria-label": "Holdfast, runs" }, brand(), h("span", "Holdfast")), nav, find(go), end);
+  const searched = find(go);
+  const bar = h("header.bar", h("a.brand", { href: "runs", "aria-label": "Holdfast, runs" }, brand(), h("span", "Holdfast")), nav, searched, end);
   let place = null;
 
   const drawNav = () => {
     const me = get("me");
     bar.hidden = !me;
-    swap(nav, PLACES.filter(([id, , , scope]) => (me?.question ? id === "approvals" : (!scope || may(scope)) && has(id))).map(([id, text, name]) =>
+    searched.hidden = !looks();
+    swap(nav, PLACES.filter(([id, , , ...scopes]) => (me?.question ? id === "approvals" : scopes.some(may) && has(id))).map(([id, text, name]) =>
       h("a.nav", { href: id, "aria-current": id === place ? "page" : undefined }, h("span.nav-ico", icon(name)), h("span", text),
         id === "approvals" && get("mine") > 0 && h("span.badge.ask", { title: `${get("mine")} for you` }, get("mine") > 99 ? "99+" : get("mine")))));
   };

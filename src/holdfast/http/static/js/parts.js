@@ -267,7 +267,8 @@ export function ask({ title, body = [], yes = "Yes", no = "Back", kind = "primar
     });
     document.body.append(made);
     made.showModal();
-    (made.querySelector("[data-first]") ?? made.querySelector("input, textarea, select") ?? accept).focus();
+    const field = made.querySelector("[data-first]") ?? (matchMedia("(max-width: 760px)").matches ? null : made.querySelector("input, textarea, select")); // a phone's keyboard would cover the buttons
+    (field ?? accept).focus();
   });
 }
 

@@ -65,9 +65,13 @@ export function stands(run) {
 export const tone = (how) => (STANDS[how] ?? STANDS.waiting)[0];
 export const word = (how) => (STANDS[how] ?? [, how])[1];
 
+/** States in which a run is over. */
+export const FINISHED = new Set(["completed", "failed", "cancelled", "moved"]);
+
 // What happens
 
-const IN_WORDS = {
+/** What a run waits for, in words. */
+export const IN_WORDS = {
   message: "a message", child: "a child run", conversation: "a conversation", timer: "its time", rate: "its turn", slot: "a free slot",
   group: "others that crashed with it", person: "a person", retry: "the next attempt", worker: "a worker",
 };
@@ -82,7 +86,7 @@ export function happens(run) {
   if (run.status === "completed") return run.result !== undefined ? [soft("→ "), [cut(String(run.result), 160), "code"]] : [soft(`took ${spoken(ms(run.finished_at) - ms(run.created_at))}${run.steps ? `, ${many(run.steps, "step")}` : ""}`)];
   if (run.status === "cancelled" || run.status === "moved") return [soft(run.reason || word(run.status))];
   if (run.status === "paused") return [[run.reason || "paused", ""]];
-  if (run.worker_gone) return [[`its worker ${worker(run.worker) ?? ""} is gone`.replace("  ", " "), "strong"], ...also(`${takesOver(run)}, from its last record ${age(run.updated_at)} ago`)];
+  if (run.worker_gone) return [[`its worker ${worker(run.worker) ?? ""} is gone`.replace("  ", " "), "strong"], ...also(`${takesOver(run)}; its last sign was ${age(lastSign(run) ?? run.updated_at)} ago`)];
   if (run.waits_for === "worker") {
     const code = run.version ? `a worker with version ${run.version} of ${run.agent}` : `a worker with ${run.agent}`;
     return [soft("waits for "), [code, ""], ...also(ms(run.updated_at) && age(run.updated_at))];
@@ -105,6 +109,12 @@ export function happens(run) {
   }
   const what = { message: `message ${does.name ?? ""}`, child: `child ${does.name ?? does.input ?? ""}`, conversation: `conversation ${does.name ?? ""}`, rate: `its turn of ${does.name ?? "a rate"}`, slot: `a slot of ${does.name ?? "a limit"}` }[does.kind];
   return [soft("waits for "), [(what ?? IN_WORDS[does.kind] ?? does.kind).trim(), ""], ...also(several, since)];
+}
+
+/** When the worker of a run that is gone was last heard of, if the run was read `at` this moment; null if nobody knows. */
+export function lastSign(run, at = now()) {
+  const [kind, span] = (run.worker_gone && run.life?.at(-1)) || [];
+  return kind === "torn" ? at - span : null;
 }
 
 /** Who goes on with a run whose worker is gone. */
@@ -153,18 +163,18 @@ export const flat = (pieces) => pieces.map(([text]) => shown(text)).join("");
 /** How long a run took, or has been there so far. */
 export const span = (run) => spoken((ms(run.finished_at) ?? now()) - ms(run.created_at));
 
-/** How long a run worked, waited and had no process, up to `since` milliseconds after it was read; null if nobody counted. */
+/** How long a run worked, waited, was stopped (paused, or failed until it was retried) and had no process, up to `since` milliseconds after it was read; null if nobody counted. */
 export function lived(run, since = 0) {
   if (run.worked_ms == null) return null;
-  const sums = { worked: run.worked_ms, waited: 0, gone: 0 }, life = run.life ?? [], more = run.finished_at ? 0 : Math.max(since, 0);
-  for (const [kind, span] of life) if (kind !== "work") sums[kind === "torn" ? "gone" : "waited"] += span;
+  const kinds = { work: "worked", torn: "gone", paused: "stopped" }, sums = { worked: run.worked_ms, waited: 0, stopped: 0, gone: 0 }, life = run.life ?? [], more = run.finished_at ? 0 : Math.max(since, 0);
+  for (const [kind, span] of life) if (kind !== "work") sums[kinds[kind] ?? "waited"] += span;
   const last = run.worker_gone ? "torn" : (life.at(-1)?.[0] ?? (run.status === "running" ? "work" : "wait"));
-  sums[last === "work" ? "worked" : last === "torn" ? "gone" : "waited"] += more;
+  sums[kinds[last] ?? "waited"] += more;
   return sums;
 }
 
 /** What a run did when it did not work, in words. */
-export const rested = ({ waited, gone }) => [waited >= 1 && `waited ${spoken(waited)}`, gone >= 1 && `no process for ${spoken(gone)}`].filter(Boolean).join(", ") || "without a wait";
+export const rested = ({ waited, stopped, gone }) => [waited >= 1 && `waited ${spoken(waited)}`, stopped >= 1 && `stopped for ${spoken(stopped)}`, gone >= 1 && `no process for ${spoken(gone)}`].filter(Boolean).join(", ") || "without a wait";
 
 /** People and groups, in words: 'you, it-admins'. */
 export function people(to, me) {
@@ -175,6 +185,9 @@ const bare = (name) => name.replace(/^group:/, "");
 
 /** Is this for the person who looks? */
 export const isMine = (to, me) => !to?.length || to.some((each) => each === me?.name || me?.groups?.includes(bare(each)));
+
+/** Why this person cannot look around. */
+export const blind = (me) => (me.question ? "Your link opens one question, and nothing else." : `Your token may ${me.scopes.join(" and ")}, and not read.`);
 
 /** Has this person agreed to a question as it is? Then it waits for others. */
 export const agreed = (item, me) => item.votes.some((each) => each.yes && each.by === me?.name);

@@ -21,7 +21,10 @@ export function plain(schema, root, depth = 0) {
     const { anyOf: _a, oneOf: _b, ...outer } = schema;
     if (rest.length === 1 && rest.length < kinds.length) return { ...rest[0], ...outer, nullable: true };
     const number = rest.find((each) => each.type === "number");
-    if (number && rest.length === 2 && rest.some((each) => each.type === "string" && (each.format === "decimal" || each.pattern))) return { ...number, ...outer, type: "decimal", nullable: rest.length < kinds.length }; // a Decimal of Python
+    if (number && rest.length === 2 && rest.some((each) => each.type === "string" && (each.format === "decimal" || each.pattern))) { // a Decimal of Python
+      const own = schema["x-default"]?.$decimal;
+      return { ...number, ...outer, ...(own && { default: own }), type: "decimal", nullable: rest.length < kinds.length };
+    }
     if (rest.every((each) => "const" in each)) return { ...outer, enum: rest.map((each) => each.const), nullable: rest.length < kinds.length };
   }
   if (Array.isArray(schema.type)) {
@@ -36,7 +39,7 @@ export function typeOf(schema, root = schema) {
   const is = plain(schema, root);
   const base = is.enum ? is.enum.map((each) => write(each)).join(" | ") : is.type === "array" ? `list[${is.items ? typeOf(is.items, root) : "any"}]` :
     { string: { date: "date", "date-time": "datetime", time: "time", duration: "duration", uuid: "uuid" }[is.format] ?? "str", integer: "int", number: "float", decimal: "decimal", boolean: "bool", object: is.title ?? "object" }[is.type] ?? "any";
-  return (is.nullable ? `${base} | None` : base) + ("default" in is ? ` = ${write(is.default)}` : "");
+  return (is.nullable ? `${base} | None` : base) + ("default" in is ? ` = ${is.type === "decimal" ? is.default : write(is.default)}` : "");
 }
 
 /** Does a value have this name itself? */

@@ -65,5 +65,8 @@ export function on(names, then) {
  * some runs may not. What is not allowed is not offered. */
 export const may = (scope) => (scope === "all" ? may("read") && !state.me.only : state.me?.scopes?.includes(scope) ?? false);
 
+/** May this person look around? A link shows its own question, and nothing else. */
+export const looks = () => may("read") && !state.me.question;
+
 /** Does the store have this, such as forks or a fleet? What it lacks is not offered either. */
 export const has = (feature) => !state.me?.lacks?.includes(feature);

@@ -14,6 +14,9 @@ export function shown(text) {
 /** One line of it: breaks become marks too, because they would move what follows. */
 export const line = (text) => shown(text).replace(/[\n\t]/g, mark);
 
+/** A key, id or label: spaces become marks too, where they look like another one, like fewer or like none. One between words stays. */
+export const distinct = (text) => line(text).replace(/^ +| +$|(?<= ) +|[^\P{Zs} ]/gu, (spaces) => [...spaces].map(mark).join(""));
+
 function mark(character) {
   return `⟨U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`;
 }

@@ -4,8 +4,8 @@ import { h, path, swap } from "../dom.js";
 import { read, write } from "../api.js";
 import { form } from "../form.js";
 import { write as json } from "../json.js";
-import { button, copied, ghosts, icon, problem } from "../parts.js";
-import { command, count, dollars, spoken } from "../say.js";
+import { button, copied, ghosts, icon, problem, toast } from "../parts.js";
+import { blind, command, count, dollars, spoken } from "../say.js";
 import { get, has, may } from "../store.js";
 import { span } from "../time.js";
 import { styled } from "../sheets.js";
@@ -18,17 +18,25 @@ export function open(context) {
   const element = h("div", h("div.head", h("div.head-line", h("h1", "Agents"), h("p.dim", "what workers have published; nothing is configured here")), h("div.acts", may("all") && (has("schedules") || has("triggers")) && button("Schedules and triggers", { name: "clock", href: "schedules" }))), h("div.agents-two", list, side));
 
   const fill = async () => {
+    if (!may("read")) return draw();
     const answer = await read("api/agents");
     if (!answer.ok) return swap(list, problem(answer.error, fill));
     agents = answer.data.agents;
     draw();
   };
+  // Whoever may not read starts an agent by its name.
+  const unlisted = () => {
+    const name = h("input.text.mono", { "aria-label": "Agent", value: params.name ?? "" });
+    swap(list, h("form.start", { onsubmit: (event) => { event.preventDefault(); if (name.value.trim()) context.go(path("agents", name.value.trim())); } }, h("p.dim", `${blind(get("me"))} Name an agent to start a run of it.`), name, button("Choose", { type: "submit" })));
+    swap(side, params.name && starter({ name: params.name, schema: { type: "object" }, served: true }, context));
+  };
   const draw = () => {
+    if (!may("read")) return unlisted();
     if (!agents.length) {
       swap(list, h("div.empty", h("h2", "No worker has published an agent"), h("p.dim", "Start one beside your code:"), h("pre", "holdfast worker FILE.py")));
       return swap(side);
     }
-    const chosen = agents.find((each) => each.name === params.name) ?? null;
+    const chosen = agents.find((each) => each.name === params.name || (!params.name && agents.length === 1)) ?? null;
     const numbers = agents.some((each) => each.day);
     swap(list, h("table.plain.agents-table", { "aria-label": "Agents" },
       h("thead", h("tr", h("th", { scope: "col" }, "Agent"), h("th", { scope: "col" }, "Served"), h("th.only-wide", { scope: "col" }, "Takes"), numbers && [h("th.num", { scope: "col" }, "Runs, 1 d"), h("th.num", { scope: "col" }, "Failed"), h("th.num.only-wide", { scope: "col" }, "Median"), h("th.num.only-wide", { scope: "col" }, "A run costs")])),
@@ -44,7 +52,7 @@ export function open(context) {
   // What was typed is nowhere but in the page, because it may be a secret: so who leaves is asked.
   const leaving = (event) => side.querySelector("form[data-typed]") && event.preventDefault();
   addEventListener("beforeunload", leaving);
-  const timer = setInterval(() => document.hidden || fillQuietly(), 15_000);
+  const timer = setInterval(() => document.hidden || !may("read") || fillQuietly(), 15_000);
   const fillQuietly = async () => {
     const answer = await read("api/agents");
     if (answer.ok && JSON.stringify(answer.data.agents) !== JSON.stringify(agents) && !side.contains(document.activeElement) && !side.querySelector("form[data-typed]")) {
@@ -83,7 +91,7 @@ function starter(agent, context) {
     asking = setTimeout(async () => {
       const typed = id.value.trim();
       swap(taken);
-      if (!typed) return;
+      if (!typed || !may("read")) return;
       if (!/^[\w.:@-]{1,200}$/.test(typed)) return swap(taken, h("span.bad-ink", "An id has letters, digits and . : @ _ - only, at most 200."));
       const answer = await read(path("api", "runs", typed));
       if (answer.ok && id.value.trim() === typed) swap(taken, h("span.ask-ink", "There is a run with this id. The same arguments are the same run, others are refused."));
@@ -106,6 +114,7 @@ function starter(agent, context) {
     start.disabled = true;
     const answer = await write("api/runs", body());
     start.disabled = false;
+    if (answer.ok && !may("read")) return toast(`${answer.data.run.id} was started`);
     if (answer.ok) return context.go(path("runs", answer.data.run.id));
     const at = answer.error.details?.path ?? guess(answer.error.message, agent.schema);
     const left = at ? fields.show([{ path: at.filter((each) => each !== "kwargs"), message: answer.error.message }]) : [answer.error];

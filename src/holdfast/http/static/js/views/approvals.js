@@ -1,16 +1,16 @@
 // Approvals: the inbox, and one question beside it; on a phone one after the other. They are always read together, so they are one file.
 
-import { h, path, swap } from "../dom.js";
+import { h, path, retext, swap } from "../dom.js";
 import { read, write } from "../api.js";
 import { diff, outlined } from "../difference.js";
 import { same, write as json } from "../json.js";
 import { ask, button, choice, copied, facts, ghosts, glyph, icon, problem, runLink, strand, toast, tree, unfold, unshown, value as shownValue, who } from "../parts.js";
-import { brief, has, money } from "../schema.js";
+import { brief, has, money, typeOf } from "../schema.js";
 import { agreed, exact, many, ms, now, seconds, spoken } from "../say.js";
-import { get, may, on, set } from "../store.js";
+import { get, looks, may, on, set } from "../store.js";
 import { styled } from "../sheets.js";
 import { cut, poses } from "../text.js";
-import { ago, counted, ended, forWhom, isChanged, kindOf, lookOf, otherwise, saidBy, verdict, voices } from "./approvals/kinds.js";
+import { ago, changeOf, changer, counted, deciders, ended, forWhom, isChanged, kindOf, lookOf, otherwise, saidBy, verdict, voices } from "./approvals/kinds.js";
 
 const DID = { approve: "Approved", deny: "Denied", answer: "Answered", delegate: "Passed on" };
 
@@ -19,7 +19,7 @@ export function open(context) {
   let lists = null;
   let shown = null; // the Question that is open
   let own = 0;
-  const alone = Boolean(get("me")?.question) || !may("read"); // a link of one question opens that, and nothing beside it
+  const alone = Boolean(get("me")?.question); // a link of one question opens that, and nothing beside it
   const element = h("div.approvals");
   const left = h("div.inbox-place", ghosts(6));
   const right = h("div.question-place");
@@ -37,7 +37,7 @@ export function open(context) {
   };
 
   const list = async () => {
-    if (alone) return void (may("read") || swap(left, h("p.dim", "Your token may decide and not look. Use one that may read too, or the link of a question.")));
+    if (alone) return;
     const [mine, open_, past] = await Promise.all([read("api/approvals?mine=true&limit=200"), read("api/approvals?limit=200"), read("api/approvals?status=decided&status=expired&status=withdrawn&limit=30")]);
     if (!open_.ok) return swap(left, problem(open_.error, list));
     const own_ = new Set(mine.ok ? mine.data.approvals.map((each) => each.id) : []);
@@ -66,10 +66,10 @@ export function open(context) {
     shown = null;
     swap(right, waiting());
     mark(id);
-    const [answer, yours, { form }] = await Promise.all([read(path("api", "approvals", id), { exact: true }), read(path("api", "approvals", { mine: true, limit: 1000 })), import("../form.js")]);
+    const [answer, yours, { form }] = await Promise.all([read(path("api", "approvals", id), { exact: true }), alone ? {} : read(path("api", "approvals", { mine: true, limit: 1000 })), import("../form.js")]);
     if (mine !== own) return;
     if (!answer.ok) return swap(right, h("article.question", h("div.q-scroll", h("div.q-wide", problem(answer.error.code === "unknown_approval" ? { ...answer.error, message: "There is no such question.", hint: "It may have been deleted with its run. Approvals has those that are open." } : answer.error, () => one(id))))));
-    show({ ...answer.data.approval, mine: alone || !yours.ok || yours.data.approvals.some((each) => each.id === answer.data.approval.id) }, form);
+    show({ ...answer.data.approval, mine: !yours.ok || yours.data.approvals.some((each) => each.id === answer.data.approval.id) }, form);
   };
 
   const show = (item, form) => {
@@ -88,13 +88,13 @@ export function open(context) {
     for (const each of left.querySelectorAll(".inbox-item")) id === each.dataset.row ? each.setAttribute("aria-current", "true") : each.removeAttribute("aria-current");
   };
 
-  const heard = on(["asked"], async () => {
-    list();
-    if (!shown) return;
-    const id = shown.item.id;
-    const answer = await read(path("api", "approvals", id), { exact: true });
-    if (answer.ok && shown?.item.id === id) shown.renew(answer.data.approval);
-  });
+  const look = async () => {
+    const id = shown?.item.id;
+    const answer = id && (await read(path("api", "approvals", id), { exact: true }));
+    if (answer?.ok && shown?.item.id === id) shown.renew(answer.data.approval);
+  };
+  const heard = on(["asked"], () => (list(), look()));
+  const looking = alone && setInterval(() => document.hidden || !shown?.open || look(), 3000); // nobody tells such a token what happens
 
   counts();
   draw();
@@ -104,6 +104,7 @@ export function open(context) {
     element: styled(element, "questions"),
     close() {
       heard();
+      clearInterval(looking);
       shown?.close();
     },
     redraw(next) {
@@ -173,7 +174,7 @@ function hint(item) {
 
 function past(item) {
   return h("li", h("a", { href: path("approvals", item.id), data: { row: item.id } }, h("span.strong.cut", saidBy(item)[0]),
-    h("p.dim.cut", h("span", { class: `said-${item.decision ?? "none"}` }, ended(item)), item.decided_by && ` by ${item.decided_by}`, isChanged(item) && item.decision === "approved" && ", with a change", item.note && `: ${item.note}`),
+    h("p.dim.cut", h("span", { class: `said-${item.decision ?? "none"}` }, ended(item)), item.decided_by && ` by ${deciders(item)}`, changeOf(item), item.note && `: ${item.note}`),
     h("span.dim.at", ago(item.decided_at ?? item.expires_at ?? item.asked_at))));
 }
 
@@ -253,20 +254,20 @@ class Question {
     const odd = item.to.filter(poses);
     swap(this.head,
       narrow && this.back && h("a.back", { href: "approvals" }, icon("left"), this.back),
-      h("p.q-path", item.path.map((each, at) => [at > 0 && icon("right"), h("span", each)]), may("read") ? runLink(item.run, { text: item.root }) : h("span.mono", item.root)),
+      h("p.q-path", item.path.map((each, at) => [at > 0 && icon("right"), h("span", each)]), looks() ? runLink(item.run, { text: item.root }) : h("span.mono", item.root)),
       h("h1", first), rest && h("p.q-rest.mid", rest),
-      h("div.q-meta", h("span", { title: exact(item.asked_at) }, h("span.dim", "asked "), ago(item.asked_at)),
+      h("div.q-meta", h("span", h("span.dim", "asked "), aged(item.asked_at)),
         h("span", h("span.dim", "for "), forWhom(item, me), item.not_by?.length > 0 && h("span.dim", `, not ${item.not_by.join(", ")}`), odd.length > 0 && h("span.chip.stop", icon("warn"), "letters of two alphabets")),
-        this.open ? h("span", h("span.dim", "if nobody decides: "), otherwise(item)) : h("span", h("span", { class: `said-${item.decision ?? "none"}` }, ended(item)), item.decided_by && ` by ${item.decided_by}`, item.decided_at && h("span.dim", ` ${ago(item.decided_at)}`)),
+        this.open ? h("span", h("span.dim", "if nobody decides: "), otherwise(item)) : h("span", h("span", { class: `said-${item.decision ?? "none"}` }, ended(item)), item.decided_by && ` by ${deciders(item)}`, item.decided_at && h("span.dim", " ", aged(item.decided_at))),
         this.left));
   }
 
   #tick() {
+    for (const each of this.element.querySelectorAll("time[data-at]")) retext(each, ago(each.dataset.at));
     const expires = ms(this.item.expires_at);
     if (!this.open || expires === null || get("line").how === "lost") return;
     const rest = expires - now();
     swap(this.left, icon("clock"), h("time", { title: exact(expires) }, rest > 0 ? `${rest < 600_000 ? seconds(rest) : spoken(rest)} left` : "the time is over"));
-    this.left.classList.toggle("soon", rest < 6 * 3_600_000);
   }
 
   // What is decided
@@ -280,7 +281,7 @@ class Question {
       const start = kind === "ask" ? (item.data ?? undefined) : this.mine;
       this.form = this.makes(schema ?? {}, start, { was: kind === "ask" ? undefined : item.shown, changed: () => this.#edited(), label: title });
       if (kind !== "ask") this.#edited();
-    }
+    } else if (!this.open) this.#drawChange();
     const body = () => {
       if (item.kind === "in_doubt") return this.#doubt();
       if (kind === "loop") return h("ol.q-loop", (Array.isArray(item.shown) ? item.shown : [item.shown]).map((each) => h("li", h("code", typeof each === "string" ? each : json(each)))));
@@ -300,8 +301,9 @@ class Question {
     return facts(
       [again ? "Call" : "Called with", h("code", again ? call : item.shown)],
       again && ["It ran", "in ", runLink(run), `, event ${event}`], result !== undefined && ["Recorded result", h("code", result)],
-      ["Asked", exact(item.asked_at)], ["Step", h("code", item.key)],
-      key && ["Idempotency key", h("code", key), " ", h("button.link", { onclick: () => copied(key, "The key") }, "copy"), h("p.dim", !again ? "Look for it where the call went: who keeps such keys knows whether it arrived." : which === "new" ? "It is new: nobody has seen it, and only doing it again uses it." : "It had this key before: who keeps such keys answers as then.")]);
+      this.began && ["It began", exact(this.began.at)], this.cut && ["Cut off", exact(this.cut.data.seen ?? this.cut.at), h("p.dim", `Its process was last heard of then, and found gone ${exact(this.cut.at)}.`)],
+      ["Asked", exact(item.asked_at)], ["Step", h("code.mono", item.key)],
+      key && ["Idempotency key", h("code.mono", key), " ", h("button.link", { onclick: () => copied(key, "The key") }, "copy"), h("p.dim", !again ? "Look for it where the call went: who keeps such keys knows whether it arrived." : which === "new" ? "It is new: nobody has seen it, and only doing it again uses it." : "It had this key before: who keeps such keys answers as then.")]);
   }
 
   // What is decided may be too large to be drawn at once. Until all of it was on the page, nobody can agree to it.
@@ -337,7 +339,7 @@ class Question {
     if (!this.decidable || (this.kind !== "approve" && this.kind !== "budget")) return swap(this.change, this.decidable && this.kind !== "ask" ? digest : isChanged(item) && [h("h2", "The change"), diff(outlined(item.shown), outlined(item.data))]);
     if (!differs) return swap(this.change, digest);
     const agreed = item.votes.filter((each) => each.yes).map((each) => each.by);
-    const before = this.changed && agreed.length ? `${agreed.join(" and ")}'s yes was for the value before; yours begins a new count.` : this.changed ? "A change begins a new count." : `${agreed.at(-1) ?? "Somebody"} changed it.`;
+    const before = this.changed && agreed.length ? `${agreed.join(" and ")}'s yes was for the value before; yours begins a new count.` : this.changed ? "A change begins a new count." : `${changer(item)} changed it.`;
     const need = item.needs === null ? "The run will say how many must agree." : item.needs > 1 ? `${item.needs} must agree to it.` : "One yes is enough, and yours is one.";
     swap(this.change, h("header.sub", h("h2", this.changed ? "Your change" : "The change"), h("span.gap"), this.changed && h("button.link", { onclick: () => this.#undo() }, "undo")),
       diff(outlined(item.shown), outlined(base)), h("p.q-note", icon("warn"), h("span", before, " ", need)), digest);
@@ -354,7 +356,7 @@ class Question {
   #drawSaid(item = this.item) {
     const rows = voices(item, get("me"));
     if (!rows.length) return swap(this.said, item.needs > 1 && [h("h2", "Who has said what"), h("p.dim", `Nobody yet; ${item.needs} must agree.`)]);
-    swap(this.said, h("h2", "Who has said what"), h("ul.votes", rows.map((each) => h("li", who(each.by), h("span", each.says), h("time.dim", { title: exact(each.at) }, ago(each.at)), each.note && h("q", each.note)))),
+    swap(this.said, h("h2", "Who has said what"), h("ul.votes", rows.map((each) => h("li", who(each.by), h("span", each.says), h("span.dim", aged(each.at)), each.note && h("q", each.note)))),
       this.open && counted(item) && h("p.dim", counted(item)));
   }
 
@@ -362,12 +364,19 @@ class Question {
 
   async #drawPast() {
     const { item, narrow } = this;
-    if (!may("read") || get("me").question) return;
-    const [{ told }, run, events] = await Promise.all([import("../events.js"), read(path("api", "runs", item.run)), read(path("api", "runs", item.run, "events", { before: 1_000_000_000, limit: 60 }))]);
+    if (!looks()) return;
+    const last = (limit, kinds) => read(path("api", "runs", item.run, "events", { before: 1_000_000_000, limit, kinds }));
+    const [{ told }, run, events] = await Promise.all([import("../events.js"), read(path("api", "runs", item.run)), last(this.open ? 60 : 1000)]);
     if (!run.ok) return;
+    if (this.kind === "in_doubt") {
+      const found = (await last(1000, ["step.started", "run.interrupted"])).data?.events ?? [];
+      this.began = found.findLast((each) => each.key === item.key && ms(each.at) <= ms(item.asked_at));
+      this.cut = this.began && found.find((each) => !each.key && each.seq > this.began.seq);
+      this.#drawShown();
+    }
     this.rests = run.data.run.status === "paused" ? " The run is paused: the store keeps what is decided until somebody resumes it." : "";
     if (this.rests) this.#drawActs();
-    const calls = events.ok ? events.data.events.filter((each) => ["step.completed", "step.failed", "run.interrupted", "message.received", "child.ended"].includes(each.kind)).slice(-3) : [];
+    const calls = events.ok ? events.data.events.filter((each) => ["step.completed", "step.failed", "run.interrupted", "message.received", "child.ended"].includes(each.kind) && ms(each.at) <= ms(item.asked_at)).slice(-3) : [];
     this.past.hidden = !calls.length && !run.data.run.life?.length;
     swap(this.past, h("header.sub", h("h2", "What happened before"), h("span.gap"), h("a.link", { href: path("runs", item.run) }, "The whole run")),
       run.data.run.life?.length > 0 && h("div.q-life", strand(run.data.run, { width: narrow ? Math.min(innerWidth - 48, 560) : 600 })),
@@ -394,7 +403,7 @@ class Question {
     const why = this.behind > 0 ? h("p.q-why", icon("warn"), h("span", "Not all of what you decide is on the page yet. ", h("button.link", { onclick: () => this.#showAll() }, "Show all of it"))) :
       wrong ? h("p.q-why", icon("warn"), h("span", missing(wrong), " ", h("button.link", { onclick: () => this.shown.querySelector("[aria-invalid]")?.focus() }, "Go there"))) :
       this.compare ? h("p.q-why", icon("warn"), h("span", "It was changed: look at that first.")) :
-      voted ? h("p.q-why", icon("check"), h("span", `You agreed ${ago(voted.at)}. ${counted(this.item)}`)) :
+      voted ? h("p.q-why", icon("check"), h("span", "You agreed ", aged(voted.at), `. ${counted(this.item)}`)) :
       this.rests && h("p.q-why", icon("pause"), h("span", this.rests));
     const passes = button("Pass on…", { key: narrow ? undefined : "p", kind: narrow ? "plain" : "", onclick: () => this.#passOn() });
     if (narrow) return swap(this.acts, h("div", why, h("div.q-quick", button(this.note ? "Change the note" : "Add a note", { name: "note", kind: "plain", onclick: () => this.#noted() }), passes), h("div.q-buttons", { data: { of: String(buttons.length) } }, buttons)));
@@ -459,9 +468,11 @@ class Question {
   }
 
   async #happened(title) {
-    const result = this.makes(this.item.schema ?? {}, undefined, { layout: "stacked", label: "Its result" });
-    await this.#confirm(title, null, { yes: title, body: [h("p.dim", "The step is done with this result; it does not run again."), result.element], makes: () => {
+    const schema = this.item.schema ?? {}, type = typeOf(schema);
+    const result = this.makes(schema, undefined, { layout: "stacked", label: "Its result" });
+    await this.#confirm(title, null, { yes: title, body: [h("p.dim", "The step is done with this result; it does not run again."), h("p", h("span.strong", "Its result "), h("span.dim.mono", type)), result.element], makes: () => {
       const { value, errors } = result.read();
+      if (value === undefined && type !== "any" && !errors.length) errors.push({ path: [], message: `a result is needed: ${type}` });
       if (errors.length) {
         result.show(errors);
         return null;
@@ -479,7 +490,7 @@ class Question {
 
   async #passOn() {
     const to = h("input.text", { autocomplete: "off", autocapitalize: "none", "aria-label": "To whom", placeholder: "a name, or group:name" });
-    await this.#confirm("Pass it on", null, { yes: "Pass on", body: [h("label", "To whom", to), h("p.dim", "From then on it is theirs, and no longer yours to decide.")], makes: () => {
+    await this.#confirm("Pass it on", null, { yes: "Pass on", verb: "passes on", body: [h("label", "To whom", to), h("p.dim", "From then on it is theirs, and no longer yours to decide. You cannot take it back: only they can pass it on to you. Holdfast does not know all people, so it does not check the name; if nobody has it, a token can be made for it.")], makes: () => {
       if (!to.value.trim()) {
         to.setAttribute("aria-invalid", "true");
         to.focus();
@@ -490,7 +501,7 @@ class Question {
   }
 
   // A sheet says what, on whose behalf and with which note; only its own button, or Enter in it, decides.
-  async #confirm(title, decision, { yes, says, body = [], notes, kind = "primary", makes = () => decision }) {
+  async #confirm(title, decision, { yes, says, body = [], notes, kind = "primary", verb = "decides", makes = () => decision }) {
     const { item } = this;
     const field = h("input.text", { value: this.note, "aria-label": notes ?? "Note", placeholder: notes ?? "Note, for the agent and the audit", maxlength: 2000 });
     const wrong = h("div");
@@ -498,8 +509,8 @@ class Question {
     const agrees = decision?.decision === "approve", edits = agrees && this.changed;
     const answer = await ask({
       title, yes, kind,
-      body: [h("p.mid", first), says && h("p.dim", says), body, agrees && item.data !== null && (edits ? diff(outlined(item.data), outlined(this.mine)) : h("pre.q-three", cut(outlined(item.data), 2000))),
-        h("p.q-sure", who(get("me").name), h("span.dim", edits ? " puts this in place of " : " decides "), h("code.dim", item.digest.slice(0, 11))), field, wrong],
+      body: [h("p.mid", first), says && h("p.dim", says), body, agrees && item.data !== null && (edits ? diff(outlined(item.data), outlined(this.mine)) : isChanged(item) ? [h("p.strong", `${changer(item)} changed this:`), diff(outlined(item.shown), outlined(item.data))] : h("pre.q-three", cut(outlined(item.data), 2000))),
+        h("p.q-sure", who(get("me").name), h("span.dim", edits ? " puts this in place of " : ` ${verb} `), h("code.dim", item.digest.slice(0, 11))), field, wrong],
       does: async () => {
         const made = makes();
         if (!made) return false;
@@ -532,7 +543,7 @@ class Question {
   // The answer to a decision was lost: ask until the server says what became of the question. Nothing is decided meanwhile, and null is
   // that nothing was.
   async #looked() {
-    const { item } = this, { name } = get("me"), said = (of) => [of.status, of.digest, of.votes.length, of.delegations.length].join();
+    const { item } = this, { name } = get("me");
     this.unknown = true;
     this.#drawActs();
     let found;
@@ -541,7 +552,7 @@ class Question {
     this.#drawActs();
     const now_ = found.data?.approval;
     if (!now_) return found;
-    const own = said(now_) !== said(item) && (now_.decided_by === name || [...now_.votes, ...now_.delegations].some((each) => each.by === name));
+    const own = told(now_) !== told(item) && (now_.decided_by === name || [...now_.votes, ...now_.delegations].some((each) => each.by === name));
     if (!own && now_.status === "open" && now_.digest === item.digest) return null;
     return own ? found : { ok: false, data: found.data, error: { code: now_.status === "open" ? "stale" : "already_decided" } };
   }
@@ -555,7 +566,7 @@ class Question {
       const twice = now_.status === "open"; // it was this person's own yes, a second time
       const changed = !twice && latest && isChanged(latest) && latest.decision === "approved";
       this.#tell("people", twice ? `You have agreed already. ${counted(now_)}` : verdict(now_),
-        twice ? "A person counts once; what is missing is the yes of somebody else." : "What you sent came after that, so it was not counted. What you typed is still below.", changed && diff(outlined(latest.shown), outlined(latest.data)), !twice && latest?.note && h("q", latest.note));
+        twice ? "A person counts once; what is missing is the yes of somebody else." : "What you sent came after that, so it was not counted.", changed && diff(outlined(latest.shown), outlined(latest.data)), !twice && latest?.note && h("q", latest.note), !twice && this.#typed());
       this.#learn(now_);
       return this.say(twice ? "You have agreed already" : verdict(now_));
     }
@@ -567,7 +578,7 @@ class Question {
 
   // Somebody else has put another value in the place of what is shown here: the reader takes that, or keeps what was typed.
   #overtaken(latest, more = "") {
-    const by = latest.changes?.at(-1)?.by ?? latest.votes.at(-1)?.by ?? "Somebody";
+    const by = changer(latest);
     this.theirs = latest.digest;
     const take = (value) => {
       this.item = { ...latest, mine: this.item.mine };
@@ -580,7 +591,7 @@ class Question {
       this.#drawSaid();
       this.#drawActs();
     };
-    const value = (title, of) => h("section", h("h3", title), h("pre.q-three", outlined(of)));
+    const value = (title, of) => h("section", h("h3", title), same(of, this.item.data) ? h("pre.q-three", outlined(of)) : diff(outlined(this.item.data), outlined(of), title));
     const values = h("div.q-values");
     const takes = h("div.q-take");
     this.compare = () => {
@@ -599,8 +610,14 @@ class Question {
       if (item.digest !== this.theirs) this.#overtaken(item); // it is told once, whatever else comes
       return;
     }
-    if (item.status !== "open" && this.open) this.#tell("people", verdict(item));
+    if (told(item) === told(this.item)) return;
+    if (item.status !== "open" && this.open) this.#tell("people", verdict(item), this.#typed());
     this.#learn(item);
+  }
+
+  // What the reader has entered, where the form for it is no more.
+  #typed() {
+    return this.form && !same(this.mine, this.item.data) && [h("p.dim", "You had entered:"), h("pre.q-three", outlined(this.mine))];
   }
 
   // What others did, above all else.
@@ -608,13 +625,25 @@ class Question {
     swap(this.top, h("div.q-told", { role: "alert" }, icon(name), h("div", h("p.strong", first), more.map((each) => (typeof each === "string" ? h("p.dim", each) : each)))));
   }
 
-  #learn({ votes, delegations, needs, status, decision, decided_by, decided_at, note }) {
-    this.item = { ...this.item, votes, delegations, needs, status, decision, decided_by, decided_at, note };
+  #learn(item) {
+    const { votes, delegations, needs } = item;
+    this.item = { ...this.item, ...(item.status === "open" ? { votes, delegations, needs } : { ...item, mine: this.item.mine }) };
+    if (!this.open) {
+      this.form = this.compare = null;
+      this.mine = item.data;
+      this.#drawShown();
+    }
     this.#drawHead();
     this.#drawSaid();
     this.#drawActs();
   }
 }
+
+// How long ago, as it is at each tick.
+const aged = (at) => h("time", { title: exact(at), data: { at } }, ago(at));
+
+// What people have done to a question.
+const told = (item) => [item.status, item.digest, item.needs, item.votes.length, item.delegations.length].join();
 
 // What is wrong with a value, by the name of its field.
 const missing = ({ path: [...at], message }) => (!at.length || message.startsWith(at.at(-1)) ? message : `${at.at(-1)}: ${message}`);

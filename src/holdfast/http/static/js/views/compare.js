@@ -1,22 +1,21 @@
 // Two runs beside each other: calls aligned by key, the same beginning folded, where they part, and what differs since.
 
 import { read } from "../api.js";
-import { paid, words } from "../difference.js";
+import { paid, share, words } from "../difference.js";
 import { h, path, swap } from "../dom.js";
 import { write as json } from "../json.js";
 import { button, chip, choice, copied, ghosts, icon, moment, problem, runLink, standing, strand } from "../parts.js";
-import { callName, count, day, dollars, many, minute, ms, now, spoken, stands, tokens } from "../say.js";
+import { callName, count, day, dollars, FINISHED, many, minute, ms, now, spoken, stands, tokens } from "../say.js";
 import { styled } from "../sheets.js";
 import { cut } from "../text.js";
 
 const PAGE = 200, LONG = 1200;
 const SIGNS = { same: ["=", "the same"], differs: ["≠", "differs"], edit: ["✎", "edited"], gone: ["−", "only in A"], new: ["+", "only in B"] };
-const FINISHED = new Set(["completed", "failed", "cancelled", "moved"]);
 
 export function open(context) {
   const { query, go, narrow } = context, a = query.get("a") ?? "", b = query.get("b") ?? "";
   const body = h("div.cmp-view", ghosts(8)), element = styled(h("div.compare", body), "compare");
-  let all = query.get("all") === "true", rows = [], next = null, answer = null, alike = [], sameOpen = false, closed = false;
+  let all = query.get("all") === "true", rows = [], next = null, answer = null, alike = [], sameOpen = false, closed = false, timer = 0;
   context.title(`${a} and ${b}`);
   const to = (changes) => path("compare", { a, b, all: all ? "true" : null, ...changes });
   context.keys({ s: () => go(to({ a: b, b: a })) });
@@ -29,15 +28,23 @@ export function open(context) {
     return [h("div.head", h("h1", "Compare two runs")), h("form.panel.cmp-choose", { onsubmit: (event) => { event.preventDefault(); if (one.value.trim() && other.value.trim()) go(path("compare", { a: one.value.trim(), b: other.value.trim() })); } }, h("label", h("span", "A"), one), h("label", h("span", "B"), other), button("Compare", { name: "compare", kind: "primary", type: "submit" }))];
   }
 
-  async function load(after = null) {
-    const found = await read(path("api", "compare", { a, b, after, limit: PAGE, differences: all ? null : "true" }));
+  async function load(after = null, limit = PAGE) {
+    const found = await read(path("api", "compare", { a, b, after, limit, differences: all ? null : "true" }));
     if (closed) return;
+    clearTimeout(timer);
+    if (answer && !found.ok && after === null) return again();
     if (!found.ok) return void swap(body, chooser(), problem(found.error, () => load()));
     answer = found.data;
     rows = after === null ? answer.rows : [...rows, ...answer.rows];
     next = answer.next ?? null;
     draw();
+    again();
     if (after === null && answer.shared) same();
+  }
+
+  /** While one of them goes on, what is shown is read again. */
+  function again() {
+    if (!FINISHED.has(answer.a.status) || !FINISHED.has(answer.b.status)) timer = setTimeout(() => (document.hidden ? again() : load(null, Math.min(Math.max(rows.length, PAGE), 1000))), 2000);
   }
 
   /** The calls with which both begin. */
@@ -77,14 +84,13 @@ export function open(context) {
     const tears = (run) => run.interruptions ?? 0;
     return [
       delta(one.worked_ms === undefined ? "Took" : "Worked", took(one), took(other), spoken), delta("Spent", one.spent?.usd ?? 0, other.spent?.usd ?? 0, dollars), delta("Tokens", sum(one), sum(other), tokens), delta("Steps", one.steps ?? 0, other.steps ?? 0, count),
-      h("div.delta", h("dt", "Interruptions"), h("dd", h("span", count(tears(one))), icon("right"), h("b", count(tears(other)))), h("dd.under.dim", tears(one) + tears(other) ? "no result was lost" : "none")),
+      h("div.delta", h("dt", "Interruptions"), h("dd", h("span", count(tears(one))), icon("right"), h("b", count(tears(other)))), h("dd.under.dim", tears(one) + tears(other) ? "no recorded result was lost" : "none")),
     ];
   }
 
   function delta(name, one, other, text) {
-    const share = one ? (other - one) / one : null;
-    const said = other === one ? "the same" : share === null ? "" : `${share < 0 ? "−" : "+"}${Math.abs(share * 100) < 10 ? Math.abs(share * 100).toFixed(1) : Math.round(Math.abs(share * 100))}%`;
-    return h("div.delta", h("dt", name), h("dd", h("span", text(one)), icon("right"), h("b", text(other))), h("dd.under", { class: share !== null && share < 0 ? "kelp-ink" : "dim" }, said));
+    const said = share(one, other);
+    return h("div.delta", h("dt", name), h("dd", h("span", text(one)), icon("right"), h("b", text(other))), h("dd.under", { class: said.startsWith("−") ? "kelp-ink" : "dim" }, said));
   }
 
   function sameFold(shared) {
@@ -113,7 +119,7 @@ export function open(context) {
 
   function parting(parts, fork) {
     if (!parts) return null;
-    return h("div.part", h("span.part-line"), h("span.part-text", icon("fork"), "here they part: ", fork?.by ? [h("b", fork.by), ` forked before event ${fork.seq}, `] : null, h("code", { title: parts.key }, parts.key.replace(/(^|\/):([\w.]+)/g, (_, before, name) => before + callName(`:${name}`))), h("span.dim", ` ${parts.why ?? ""}`)), h("span.part-line"));
+    return h("div.part", h("span.part-line"), h("span.part-text", icon("fork"), "here they part: ", fork?.by ? [h("b", fork.by), ` forked before event ${fork.seq}, `] : null, h("code.mono", { title: parts.key }, parts.key.replace(/(^|\/):([\w.]+)/g, (_, before, name) => before + callName(`:${name}`))), h("span.dim", ` ${parts.why ?? ""}`)), h("span.part-line"));
   }
 
   function rowOf(row, fork) {
@@ -148,5 +154,5 @@ export function open(context) {
     return section;
   }
 
-  return { element, close: () => (closed = true) };
+  return { element, close: () => { closed = true; clearTimeout(timer); } };
 }

@@ -5,7 +5,7 @@ import { h, path, s, swap } from "../dom.js";
 import { chip, choice, ghosts, icon, meter, problem, runLink, sentence, standing } from "../parts.js";
 import { age, bytes, clock, count, happens, many, minute, ms, now, seconds, spoken, stands, worker as workerName } from "../say.js";
 import { styled } from "../sheets.js";
-import { goneWords, minutesOf, silence } from "./fleet/past.js";
+import { goneWords, minutesOf, silence, toldOf } from "./fleet/past.js";
 import { between, edge, moved, path as line } from "./run/torn.js";
 
 const EVERY_MS = 5000, MOST = 200, HIGH = 38, HOUR = 3_600_000, STUB = 28; // px of dots before the end of a life whose beginning is not known
@@ -56,8 +56,8 @@ export function open(context) {
     const gone = told.lost.filter((each) => now() - ms(each.at) < HOUR && each.how !== "drained"), waits = told.lost.filter((each) => each.after_ms != null).map((each) => each.after_ms);
     const lacking = told.versions.reduce((sum, each) => sum + each.runs, 0);
     if (!living().length) {
-      const due = Math.max(lacking, told.queues.reduce((sum, each) => sum + (each.due ?? 0), 0)), last = Math.max(0, ...told.lost.map((each) => ms(each.at)), ...told.workers.map((each) => ms(each.seen_at)));
-      return h("span.stop-ink", last ? silence(last) : "No worker is alive; ", due ? `${many(due, "run")} ${due === 1 ? "is due and waits" : "are due and wait"} for one` : "nothing is due");
+      const due = Math.max(lacking, told.queues.reduce((sum, each) => sum + (each.due ?? 0), 0));
+      return h("span.stop-ink", silence(told.lost, told.workers), due ? `${many(due, "run")} ${due === 1 ? "is due and waits" : "are due and wait"} for one` : "nothing is due");
     }
     const killed = gone.filter((each) => each.how === "dead").length, still = gone.length - killed, was = (number) => (number === 1 ? "was" : "were");
     const lost = [killed && `${many(killed, "worker")} ${was(killed)} killed`, still && `${killed ? still : many(still, "worker")} stopped answering`].filter(Boolean).join(", ");
@@ -68,7 +68,7 @@ export function open(context) {
 
   function draw() {
     if (worker) return void drawWorker();
-    const { workers, queues, rates, versions, store } = told, minutes = minutesOf(told.minutes, now()), last = minutes.at(-1), carried = living().reduce((sum, each) => sum + (each.running ?? 0), 0), limit = living().reduce((sum, each) => sum + (each.limit ?? 0), 0);
+    const { queues, rates, versions, store } = told, minutes = minutesOf(told.minutes, now()), last = minutes.at(-1), carried = living().reduce((sum, each) => sum + (each.running ?? 0), 0), limit = living().reduce((sum, each) => sum + (each.limit ?? 0), 0);
     const due = queues.reduce((sum, each) => sum + (each.due ?? 0), 0), waiting = queues.reduce((sum, each) => sum + (each.waiting ?? 0), 0), oldest = queues.filter((each) => each.oldest_due_at).sort((one, other) => ms(one.oldest_due_at) - ms(other.oldest_due_at))[0];
     const { failed } = last, usual = minutes.slice(0, -5).reduce((sum, each) => sum + each.failed, 0) / (minutes.length - 5);
     const perSecond = living().some((each) => each.steps_1m != null) ? living().reduce((sum, each) => sum + (each.steps_1m ?? 0), 0) / 60 : living().length ? last.steps / 60 : 0;
@@ -76,10 +76,10 @@ export function open(context) {
     swap(element,
       h("div.head", h("div.head-line", h("h1", "Fleet"), h("p.dim", { role: "status" }, summary()))),
       h("dl.panel.numbers",
-        number("Steps a second", perSecond >= 10 ? count(perSecond) : perSecond.toFixed(1), "", living().length ? `${many(last.ended, "run")} ended in the last minute` : "no sign of any worker", minutes.map((each) => each.steps), "line"),
+        number("Steps a second", perSecond >= 10 ? count(perSecond) : perSecond.toFixed(1), "", living().length ? `${many(last.ended, "run")} ended in the minute ${toldOf(last)}` : "no worker answers", minutes.map((each) => each.steps), "line"),
         number("Runs in memory", count(carried), limit ? ` of ${count(limit)}` : "", waiting ? `${many(waiting, "run")} ${waiting === 1 ? "waits" : "wait"} without a process` : "none waits", []),
         number("Due and not taken", count(due), "", oldest ? `the first for ${age(oldest.oldest_due_at)}, in ${oldest.queue}` : "nothing is late", []),
-        number("Failed runs, a minute", count(failed), "", `usual: ${usual.toFixed(1)}`, minutes.map((each) => each.failed), "bars.bad")),
+        number("Failed runs, a minute", count(failed), "", `${toldOf(last)}; usual: ${usual.toFixed(1)}`, minutes.map((each) => each.failed), "bars.bad")),
       workersPanel(),
       h("div.fleet-cols", panel("Queues", null, queuesTable(queues)), panel("Rates and limits", null, ratesList(rates)),
         h("div.stack", panel("Waits for code", "versions that nobody serves", versionsList(versions)), panel("Store", store.kind, storeList(store)))));

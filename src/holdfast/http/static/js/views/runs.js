@@ -51,12 +51,15 @@ class List {
 
   read() {
     const { query } = this.context;
-    this.tab = query.get("needs") ? "needs" : (query.get("status") ?? "all");
+    const status = query.get("status") ?? "all";
+    this.tab = query.get("needs") ? "needs" : STATUSES.includes(status) ? status : "all";
     this.text = query.get("q") ?? "";
+    if (status !== "all" && this.tab === "all") this.text += ` status:${status}`; // one that has no tab
     for (const word of ["agent", "label", "queue", "version"]) for (const value of query.getAll(word)) this.text += ` ${word}:${value}`;
     if (query.get("waits_for")) this.text += ` waits:${query.get("waits_for")}`;
     this.text = this.text.trim();
     this.tokens = parse(this.text);
+    this.wrong = this.tokens.find((each) => each.wrong);
     this.order = query.get("order") ?? "newest";
     this.tree = query.get("view") === "tree";
   }
@@ -98,14 +101,17 @@ class List {
     this.all = false;
     this.reading = this.end = false;
     this.asking += 1;
+    if (this.wrong) this.counts = null;
+    if (this.tokens.length) swap(this.needs); // it is of all runs, and no filter holds for it
     this.#drawHead();
     this.#drawStates();
     this.#drawQuery();
     this.#drawMany();
     swap(this.trouble);
     swap(this.newer);
-    swap(this.body, ghosts());
     swap(this.foot);
+    if (this.wrong) return void swap(this.body, problem({ code: "bad_filter", message: `${this.wrong.text} cannot be read: ${this.wrong.wrong}.` }));
+    swap(this.body, ghosts());
     this.more();
     this.#count();
     this.timers = [setInterval(() => this.#tick(), 1000), setInterval(() => this.#refresh(), 4000)];
@@ -299,23 +305,20 @@ class List {
   }
 
   async #count() {
+    if (this.wrong) return;
     if (this.counting > performance.now()) return void (this.later ??= setTimeout(() => { this.later = null; this.#count(); }, 2000));
     this.counting = performance.now() + 2000;
     const { status: _status, order: _order, needs: _needs, ...filter } = { ...asked(this.tokens), ...(this.tree && { root: undefined }) };
-    const [counts, needs, few] = await Promise.all([read(path("api", "counts", filter)), read("api/needs?limit=4"),
+    const [counts, needs, few] = await Promise.all([read(path("api", "counts", filter)), this.tokens.length ? {} : read("api/needs?limit=4"),
       this.tokens.length && filter.root ? read(path("api", "counts", { ...filter, root: undefined })) : null]);
     if (counts.ok) {
       // The list behind the tab has children too, so they count.
-      this.counts = { ...counts.data, needs: !this.tokens.length && needs.ok ? needs.data.runs : few?.ok ? few.data.needs : counts.data.needs };
+      this.counts = { ...counts.data, needs: needs.ok ? needs.data.runs : few?.ok ? few.data.needs : counts.data.needs };
       this.#drawStates();
       this.#drawHead();
       this.#drawFoot();
     }
-    if (needs.ok) {
-      this.needed = needs.data.needs;
-      const focused = this.needs.contains(document.activeElement);
-      if (!focused) swap(this.needs, needsBox(needs.data));
-    }
+    if (needs.ok && !this.tokens.length && !this.needs.contains(document.activeElement)) swap(this.needs, needsBox(needs.data));
   }
 
   // Drawing
@@ -323,7 +326,7 @@ class List {
   #drawHead() {
     const { narrow } = this.context;
     const counts = this.counts?.counts;
-    const told = counts ? `${count(counts.running)} running, ${count(counts.waiting)} waiting` : "";
+    const told = counts && !this.tokens.length ? `${count(counts.running)} running, ${count(counts.waiting)} waiting` : "";
     if (this.headTold === told + this.tree && this.head.childElementCount) return;
     this.headTold = told + this.tree;
     const start = may("write") && button(narrow ? "" : "Start a run", { name: "plus", kind: narrow ? "square" : "primary", href: "agents", title: narrow ? "Start a run" : undefined });
@@ -332,14 +335,18 @@ class List {
       h("div.acts", choice([["table", "Table"], ["tree", "Tree"]], this.tree ? "tree" : "table", (id) => this.go({ view: id === "tree" ? "tree" : null }), "Show as"), start)]);
   }
 
+  /** How many runs a tab has; null as long as nobody has counted. */
+  #sum(tab = this.tab) {
+    if (!this.counts) return null;
+    const { counts, needs } = this.counts;
+    return tab === "needs" ? needs : tab === "all" ? Object.values(counts).reduce((total, each) => total + each, 0) : counts[tab];
+  }
+
   #drawStates() {
-    const counts = this.counts?.counts ?? {};
-    const sum = this.counts ? Object.values(counts).reduce((total, each) => total + each, 0) : null;
-    const about = (number) => (number == null ? "" : count(number));
-    const tabs = [["all", "All", sum], ["needs", "Needs a person", this.counts?.needs ?? null], ...STATUSES.map((id) => [id, word(id)[0].toUpperCase() + word(id).slice(1), counts[id] ?? null])];
+    const tabs = [["all", "All"], ["needs", "Needs a person"], ...STATUSES.map((id) => [id, word(id)[0].toUpperCase() + word(id).slice(1)])];
     const had = this.states.contains(document.activeElement) ? document.activeElement.dataset.id : null;
-    swap(this.states, tabs.map(([id, text, number]) => h("button.state-tab", { role: "tab", data: { id }, "aria-selected": String(id === this.tab), class: id === "needs" && number ? "ask-ink" : "",
-      onclick: () => this.go({ status: STATUSES.includes(id) ? id : null, needs: id === "needs" ? "yes" : null }) }, text, h("span", about(number)))));
+    swap(this.states, tabs.map(([id, text]) => h("button.state-tab", { role: "tab", data: { id }, "aria-selected": String(id === this.tab), class: id === "needs" && this.#sum(id) ? "ask-ink" : "",
+      onclick: () => this.go({ status: STATUSES.includes(id) ? id : null, needs: id === "needs" ? "yes" : null }) }, text, h("span", this.counts && count(this.#sum(id) ?? 0)))));
     if (had) this.states.querySelector(`[data-id="${had}"]`)?.focus();
   }
 
@@ -362,8 +369,6 @@ class List {
       field, h("datalist", { id: "filters" }, get("filters").map((each) => h("option", { value: each }))),
       h("button.dim.nowrap.only-wide", { title: "Change the order", onclick: () => { const all = Object.keys(orders); const next = all[(all.indexOf(this.order) + 1) % all.length]; this.go({ order: next === "newest" ? null : next }); } }, orders[this.order] ?? orders.newest), h("kbd.only-wide", { "aria-hidden": "true" }, "f"));
     if (had) field.focus();
-    const wrong = this.tokens.find((each) => each.wrong);
-    if (wrong) put(this.query, [h("span.hint.wrong.nowrap", wrong.wrong)]);
   }
 
   #remember(text) {
@@ -372,9 +377,8 @@ class List {
 
   #drawFoot() {
     const shownRows = this.rows.size;
-    const sum = this.counts ? (this.tab === "all" ? Object.values(this.counts.counts).reduce((total, each) => total + each, 0) : this.tab === "needs" ? this.counts.needs : this.counts.counts[this.tab]) : null;
     if (!shownRows) return void swap(this.foot);
-    const total = this.end ? shownRows : Math.max(sum ?? 0, shownRows);
+    const total = this.end ? shownRows : Math.max(this.#sum() ?? 0, shownRows);
     swap(this.foot, h("span.dim", `1 – ${count(shownRows)} of ${this.end || this.counts?.exact ? "" : "about "}${count(total)}`), !this.end && h("span.dim", "rows are read as you scroll"));
   }
 
@@ -392,9 +396,8 @@ class List {
     swap(this.body, h("section.empty", h("div.empty-strand", strand(life, { width: 260, label: "An example of a run: killed, carried on, asked a person, went on" })),
       h("h2", "Start one, then kill it"),
       h("p.dim", "A run appears here the moment it is started, from anywhere.", served.length ? " It goes on although its process is killed, from where it was." : ""),
-      served.length ? null : h("pre", "holdfast run FILE.py:AGENT ARGUMENTS --id first &\nkill -9 $!\nholdfast run FILE.py:AGENT ARGUMENTS --id first"),
-      served.length ? null : h("p.dim", "The file is yours, with an agent in it; the README of Holdfast begins with one."),
-      h("div.empty-acts", may("write") && button("Start a run here", { name: "plus", kind: "primary", href: "agents" }),
+      served.length ? null : [h("pre", "holdfast run FILE.py:AGENT ARGUMENTS --id first &\nkill -9 $!\nholdfast run FILE.py:AGENT ARGUMENTS --id first"), h("p.dim", "The file is yours, with an agent in it; the README of Holdfast begins with one.")],
+      h("div.empty-acts", may("write") && served.length > 0 && button("Start a run here", { name: "plus", kind: "primary", href: "agents" }),
         served.length ? h("span.dim", "workers serve ", served.slice(0, 4).map((name, nth) => [nth ? ", " : "", h("a.link", { href: path("agents", name) }, name)]), served.length > 4 ? ` and ${served.length - 4} more` : "") : [h("span.dim", "no worker serves an agent yet: "), h("code", "holdfast worker FILE.py")])));
     this.again = setTimeout(() => this.rows.size || this.begin(), 4000);
   }
@@ -428,7 +431,7 @@ class List {
     }
     document.body.classList.add("choosing");
     const runs = [...this.chosen].map((id) => this.rows.get(id)?.run).filter(Boolean);
-    const sum = this.counts ? (this.tab === "all" ? Object.values(this.counts.counts).reduce((total, each) => total + each, 0) : this.counts.counts[this.tab]) : 0;
+    const sum = this.#sum() ?? 0;
     const none = () => {
       this.chosen.clear();
       this.all = false;

@@ -5,7 +5,7 @@ import { read, write } from "../api.js";
 import { ask, button, chip, ghosts, problem, runLink, standing, toast } from "../parts.js";
 import { age, bytes, count, exact, left, many, moment, ms, now, soon, spoken } from "../say.js";
 import { may } from "../store.js";
-import { cut } from "../text.js";
+import { cut, distinct } from "../text.js";
 
 const WHY = 10; // triggers whose last error is read
 
@@ -94,7 +94,7 @@ function drawTold(notifications, act, look) {
   const at = (each, ...more) => path("api", "notifications", each.name, ...more);
   return [head, listed([["Notification"], ["Of"], ["Last"], ["Waiting", "num"], ["Dead", "num"], ["Sent, 30 d", "num"], ["", "acts-cell"]], notifications.map((each) => [each.name,
     [h("span.strong", each.name), each.state === "paused" && [" ", chip("paused", "stop", "pause")], h("p.dim", each.url)],
-    [h("span", each.kinds.join(", ")), (each.agent || Object.keys(each.labels).length > 0) && h("p.dim", [each.agent, ...Object.entries(each.labels).map(([key, value]) => `${key}=${value}`)].filter(Boolean).join(", "))],
+    [h("span", each.kinds.join(", ")), (each.agent || Object.keys(each.labels).length > 0) && h("p.dim", [each.agent, ...Object.entries(each.labels).map((pair) => distinct(pair.join("=")))].filter(Boolean).join(", "))],
     lately(each.last_at, "not yet"), behind(each.waiting, each), dead(each), count(each.done),
     acts(may("write") && [
       each.state === "paused" ? button("Resume", { kind: "small", name: "play", onclick: () => act(at(each, "resume"), () => `${each.name} is told again`) }) : button("Pause", { kind: "small", name: "pause", onclick: () => act(at(each, "pause"), () => `${each.name} is told nothing`) }),

@@ -37,8 +37,17 @@ export function ended(item) {
 export function verdict(item) {
   if (item.status === "expired") return `Nobody decided it in time: ${otherwise(item)} held.`;
   if (item.status === "withdrawn") return "It was withdrawn: the agent no longer waits for it.";
-  return `${item.decided_by ?? "Somebody"} ${item.decision ?? "decided"} it${item.decided_at ? ` ${ago(item.decided_at)}` : ""}${isChanged(item) && item.decision === "approved" ? ", with a change" : ""}.`;
+  return `${deciders(item) || "Somebody"} ${item.decision ?? "decided"} it${item.decided_at ? ` ${ago(item.decided_at)}` : ""}${changeOf(item)}.`;
 }
+
+/** Who has decided it: of an approval all who agreed. */
+export const deciders = (item) => [...new Set([...(item.decision === "approved" ? item.votes.filter((each) => each.yes).map((each) => each.by) : []), item.decided_by])].filter(Boolean).join(" and ");
+
+/** Who changed it last. */
+export const changer = (item) => item.changes?.at(-1)?.by ?? item.votes[0]?.by ?? "Somebody"; // who changes it says the first yes to that
+
+/** Whose change was approved, if there was one. */
+export const changeOf = (item) => (isChanged(item) && item.decision === "approved" ? `, with ${item.votes.length > 1 ? `${changer(item)}'s` : "a"} change` : "");
 
 /** How long ago; what was this very moment has no number. */
 export const ago = (at) => (now() - ms(at) < 1000 ? "just now" : `${age(at)} ago`);

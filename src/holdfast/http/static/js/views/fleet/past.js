@@ -1,6 +1,6 @@
 // What was: workers that are gone, in words, and the last hour, minute by minute. Nothing here touches the page.
 
-import { age, clock, many, ms, now, spoken, when } from "../../say.js";
+import { age, clock, many, minute, ms, now, spoken, when } from "../../say.js";
 
 const MINUTE = 60_000, HOUR = 60;
 
@@ -13,8 +13,18 @@ export function goneWords({ how, at, moved = 0, after_ms: after = null }, left) 
   return [ended, [went, waits].filter(Boolean).join(", ") || (left === 0 ? "it carried no run just then" : "")].filter(Boolean).join("; ");
 }
 
-/** Since when there has been no sign of any worker. */
-export const silence = (last) => `There has been no sign of any worker since ${when(last)}${now() - ms(last) < 1000 ? "" : `, for ${age(last)}`}; `;
+const ENDED = { dead: "the last was found dead at", lease: "the last stopped answering before", drained: "the last left at" };
+
+/** What is known of the last worker, where none answers: when it was found gone, which is later than its last sign, or its last beat. */
+export function silence(lost, workers) {
+  const known = [...lost.map((each) => [ms(each.at), ENDED[each.how]]), ...workers.map((each) => [ms(each.seen_at), "the last beat of one was at"])].sort(([one], [other]) => other - one);
+  if (!known.length) return "No worker is alive; ";
+  const [[at, what]] = known;
+  return `No worker answers: ${what} ${when(at)}${now() - at < 1000 ? "" : `, ${age(at)} ago`}; `;
+}
+
+/** Which minute a number is of: the last that workers have told, of the clock. A worker that was killed told nothing of its last one. */
+export const toldOf = (each) => `from ${minute(each.at)}, as workers told`;
 
 /**
  * What was done in each of the last sixty minutes that are over, the last one last. The server tells those in which anything was done,
@@ -22,6 +32,6 @@ export const silence = (last) => `There has been no sign of any worker since ${w
  */
 export function minutesOf(told, now) {
   const known = new Map(told.map((each) => [Math.floor(Date.parse(each.at) / MINUTE), each])), last = Math.floor(now / MINUTE) - 1;
-  const made = Array.from({ length: HOUR }, (_, nth) => known.get(last - HOUR + 1 + nth) ?? { steps: 0, ended: 0, failed: 0 });
+  const made = Array.from({ length: HOUR }, (_, nth) => known.get(last - HOUR + 1 + nth) ?? { at: (last - HOUR + 1 + nth) * MINUTE, steps: 0, ended: 0, failed: 0 });
   return known.has(last) || !known.has(last - 1) ? made : made.slice(0, -1);
 }

@@ -3,6 +3,8 @@
 // An axis is a row of parts. A flow gets room by how long it took. A fold is a wait of fixed width: nobody worked in it. A tear
 // is a gap in which no process had the run; it is always wide enough to be seen. True time has no folds, and tears all the same.
 
+import { clock, day, minute } from "../../time.js";
+
 export const FOLD = 70, TEAR = 20;
 const LEAST_FLOW = 30, LEAST_FOLD_MS = 60_000, SHARE = 10;
 
@@ -128,3 +130,6 @@ export function ticks(part, { apart = 74, zone = -new Date(part.from).getTimezon
   for (let moment = Math.ceil((part.from + zone) / step) * step - zone; moment < part.to; moment += step) at.push(moment);
   return { step, at };
 }
+
+/** What is written at a tick: a time of day, as exact as ticks are apart, or a day. */
+export const label = (moment, step) => (step < MINUTE ? clock(moment, step < SECOND) : step < DAY && minute(moment) !== "00:00" ? minute(moment) : day(moment));

@@ -6,6 +6,7 @@ import { h, path, swap } from "../../dom.js";
 import { write as json } from "../../json.js";
 import { copied, facts, ghosts, icon, problem, tree, value } from "../../parts.js";
 import { bytes, clock } from "../../say.js";
+import { distinct } from "../../text.js";
 
 export function data(model) {
   const result = h("div"), stored = h("div"), element = h("div.data-cols");
@@ -20,7 +21,7 @@ export function data(model) {
     swap(element,
       block("Arguments", model.arguments && Object.keys(model.arguments).length ? h("div.json", tree(model.arguments)) : h("p.dim", "none"), () => json(model.arguments, 2)),
       block("Result", result),
-      block("Labels", labels.length ? facts(...labels.map(([name, text]) => [name, h("span.mono", text)])) : h("p.dim", "none")),
+      block("Labels", labels.length ? facts(...labels.map(([name, text]) => [distinct(name), h("span.mono", text)])) : h("p.dim", "none")),
       h("section.panel.data-block.wide", h("header.sub", h("h2", "Checkpoints"), h("span.dim", "the state that the agent stored; replay begins at the last one")), stored));
     ended();
     checkpoints();

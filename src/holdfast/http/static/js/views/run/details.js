@@ -3,12 +3,13 @@
 import { h, path, s, swap } from "../../dom.js";
 import { told } from "../../events.js";
 import { write as json } from "../../json.js";
-import { isOpen } from "./journal.js";
+import { isOpen, outcome } from "./journal.js";
 import { button, copied, facts, icon, moment, problem, runLink, standing, tree, value, who } from "../../parts.js";
 import { bytes, clock, cost, count, dollars, many, ms, people, spoken, tokens, worker } from "../../say.js";
 import { get, has, may } from "../../store.js";
+import { distinct } from "../../text.js";
 import { between, edge, moved, path as line } from "./torn.js";
-import { brief, named, resolved, took } from "./rows.js";
+import { brief, cutOff, named, resolved, took } from "./rows.js";
 
 const SORTS = { step: "Step", model: "Model call", timer: "Wait", question: "Question", child: "Child run", branch: "Branch" };
 const SHAPES = { done: "completed", failed: "failed", running: "running", waiting: "waiting", cancelled: "cancelled", doubt: "doubt" };
@@ -115,7 +116,7 @@ function callPanel(model, { call, run, journal }, acts) {
   if (call.ended !== null && ["step", "model", "child", "question"].includes(call.sort)) inside.push(resultPart(model, call, run));
   const because = journal.because(call);
   inside.push(facts(
-    ["Key", h("code.cut", { title: call.key }, call.key)],
+    ["Key", h("code.mono.cut", { title: call.key }, call.key)],
     call.began === null ? null : ["Began", moment(call.began, clock(call.began, true)), journal.askedAt(call) !== null && call.start - journal.askedAt(call) > 1000 ? h("span.dim", ` asked for ${spoken(call.start - journal.askedAt(call))} before`) : null],
     call.ended === null ? null : ["Ended", moment(call.ended, clock(call.ended, true))],
     because === null ? null : ["Because of", h("button.link", { onclick: () => acts.choose(String(because)) }, `seq ${because}`)],
@@ -134,7 +135,7 @@ function stateLine(call, row, now) {
   if (call.state === "waiting" && call.tries?.length) return standing("retry", call.due > now ? `again in ${spoken(call.due - now)}` : `attempt ${call.attempts} is due`);
   if (call.state === "waiting" && call.held) return standing("waiting", `waits for its turn${call.held.data.rate ? ` of ${call.held.data.rate}` : ""}`);
   if (call.state === "waiting" && call.sort === "timer") return standing("waiting", call.due ? `until ${clock(call.due)}` : "waits");
-  return standing(SHAPES[call.state] ?? "waiting", call.state === "cancelled" ? "no longer waited for" : call.state === "failed" ? `failed after ${long}` : undefined);
+  return standing(SHAPES[call.state] ?? "waiting", call.state === "cancelled" ? "no longer waited for" : call.state === "failed" ? `failed${long && ` after ${long}`}` : undefined);
 }
 
 function spentLine(spent) {
@@ -184,10 +185,10 @@ function childPart(model, call) {
 
 function questionPart(model, call, acts) {
   const { question } = call, me = get("me");
-  return h("section.asked-part", h("h3", "Question ", h("code", question.id)),
+  return h("section.asked-part", h("h3", "Question ", h("code.mono", question.id)),
     call.sort === "question" ? null : h("p", `${question.again ? "Its body ran before, behind the point from which this run goes on" : "What happened could not be known"}; a person is asked.`),
     h("p.dim", `for ${people(question.to, me)}`),
-    question.decision ? h("p", question.by ? who(question.by) : null, h("span", ` ${question.decision === "expired" ? "nobody decided in time" : question.decision}${question.changed ? ", with a change" : ""}`), question.decidedAt ? h("span.dim", ` ${clock(question.decidedAt)}`) : null) : null,
+    question.decision ? h("p", question.by ? who(question.by) : null, h("span", ` ${outcome(question)}`), question.decidedAt ? h("span.dim", ` ${clock(question.decidedAt)}`) : null) : null,
     question.note ? h("blockquote", question.note) : null,
     (question.marks ?? []).length ? h("ul.remarks", question.marks.map(([at, , text]) => h("li", text, h("span.dim", ` ${clock(at)}`)))) : null,
     h("div", button(question.decision || !may("decide") ? "Show it" : "Decide…", { name: "person", kind: question.decision || !may("decide") ? "small" : "small primary", href: path("approvals", question.id) })));
@@ -208,8 +209,7 @@ function splice(tear) {
 
 function tearPanel(model, tear, acts) {
   const { journal } = model, nth = journal.tears.indexOf(tear), now = model.now();
-  const doubt = tear.doubt.map((key) => journal.call(key)).filter(Boolean), again = journal.across(tear).filter((call) => !tear.doubt.includes(call.key));
-  const known = tear.lost.length > 0, noticed = { dead: "its lock: the process was dead", lease: "its lease: it had not been renewed" }[tear.how];
+  const noticed = { dead: "its lock: the process was dead", lease: "its lease: it had not been renewed" }[tear.how];
   const callLine = (call) => h("button.call-line", { onclick: () => acts.choose(call.key) }, h("code", call.name), h("span.dim.cut", brief(call.input ?? "")), h("span.dim.nowrap", took({ call, sort: call.sort }, now)));
   const item = (number, strong, dim, calls = [], kind = "") => h("li", { class: kind }, h("b", count(number)), h("div", h("span.strong", strong), dim && h("p.dim", dim), calls.slice(0, 6).map(callLine), calls.length > 6 ? h("p.dim", `and ${count(calls.length - 6)} more`) : null));
   return [
@@ -218,15 +218,14 @@ function tearPanel(model, tear, acts) {
     splice(tear),
     h("ul.ledger",
       tear.readBack === null ? null : item(tear.readBack, tear.readBack === 1 ? "result was read back" : "results were read back", tear.since === null ? "none was run again or paid twice" : `since checkpoint ${tear.since}; none was run again or paid twice`),
-      again.length ? item(again.length, known ? `${again.length === 1 ? "call was" : "calls were"} in the middle` : `${again.length === 1 ? "call" : "calls"} had no result yet`, known ? "run again, each with the same idempotency key" : "what was begun of them ran again, each with the same idempotency key", again) : item(0, "calls had to run again", null),
-      doubt.length ? item(doubt.length, doubt.length === 1 ? "was in doubt" : "were in doubt", [...new Set(doubt.map((call) => resolved(call).join("")))].filter(Boolean).join("; "), doubt, "doubt") : item(0, "in doubt", "every effect is known")),
+      cutOff(journal, tear).map(({ calls, strong, dim, kind }) => item(calls.length, strong, dim, calls, kind))),
     facts(
       tear.seq ? ["Last record", h("button.link.mono", { onclick: () => acts.where("journal", tear.seq - 1) }, `event ${tear.seq - 1}`)] : null,
       ["Last sign", clock(tear.from, true)],
       ["Taken over", clock(tear.to, true), h("span.dim", `, event ${tear.seq}`)],
       noticed ? ["Noticed by", noticed] : null,
       tear.owner ? ["Worker", h("a.link", { href: path("fleet", tear.owner) }, tear.owner), tear.epoch === null ? null : h("span.dim", `, epoch ${tear.epoch}`)] : null),
-    h("p.dim.fine", "When the process ended is not recorded. It was there at its last sign, a record or word of a step that ran, and may have worked on for a while; so the gap is the longest that it can have been gone."),
+    h("p.dim.fine", "When the process ended is not recorded. It was there at its last sign, a record, word of a step that ran or a heartbeat, and may have worked on for a while; so the gap is the longest that it can have been gone."),
     h("footer.side-foot", button("Previous", { name: "left", kind: "small", key: "[", disabled: nth <= 0, onclick: () => acts.choose(String(journal.tears[nth - 1].seq)) }), button("Next", { kind: "small", key: "]", disabled: nth >= journal.tears.length - 1, onclick: () => acts.choose(String(journal.tears[nth + 1].seq)) }), h("span.gap"), button("Journal here", { kind: "small", onclick: () => acts.where("journal", tear.seq) })),
   ];
 }
@@ -238,7 +237,7 @@ function eventPanel(model, seq, acts) {
   model.value(seq).then((found) => {
     if (found.error) return void swap(into, problem(found.error));
     const { event } = found;
-    swap(into, h("h2.side-title", told(event)), facts(["Kind", h("code", event.kind)], ["At", moment(event.at, clock(ms(event.at), true))], event.key ? ["Call", h("button.link", { onclick: () => acts.choose(event.key) }, h("code", event.key))] : null),
+    swap(into, h("h2.side-title", told(event)), facts(["Kind", h("code", event.kind)], ["At", moment(event.at, clock(ms(event.at), true))], event.key ? ["Call", h("button.link", { onclick: () => acts.choose(event.key) }, h("code.mono", event.key))] : null),
       found.value != null ? h("section", h("h3", "Value"), value(found.value)) : null, Object.keys(event.data ?? {}).length ? h("section", h("h3", "Data"), h("div.json", tree(event.data))) : null);
   });
   return [head("note", "Event", seq, linkTo(model.id, String(seq))), into, h("footer.side-foot", h("span.gap"), button("Journal here", { kind: "small", onclick: () => acts.where("journal", seq) }))];
@@ -252,7 +251,7 @@ function stepPanel(model, key, acts) {
     const { step } = found, long = ms(step.ended_at) === null ? null : ms(step.ended_at) - ms(step.began_at);
     swap(into, h("h2.side-title", h("code", step.name), h("span.dim", ` ${brief(step.input ?? "")}`)), h("p.side-line", standing(step.status, long === null ? undefined : `${step.status} in ${spoken(long)}`), step.attempts > 1 ? h("span.stop-ink", `${step.attempts} attempts`) : null),
       step.failures?.length ? h("ul.remarks", step.failures.map((each) => h("li.bad", each))) : null, step.error ? h("p.bad-ink", step.error) : found.result === null ? null : h("section", h("h3", "Result"), value(found.result)),
-      facts(["Key", h("code.cut", { title: key }, key)], ["Began", moment(step.began_at, clock(step.began_at, true))], step.worker ? ["Worker", h("span.mono", step.worker)] : null));
+      facts(["Key", h("code.mono.cut", { title: key }, key)], ["Began", moment(step.began_at, clock(step.began_at, true))], step.worker ? ["Worker", h("span.mono", step.worker)] : null));
   });
   return [head("step", "Call", null, linkTo(model.id, key)), into, h("footer.side-foot", h("span.gap"), button("Journal", { kind: "small", onclick: () => acts.where("journal", "") }))];
 }
@@ -279,7 +278,7 @@ function overview(model, acts) {
     h("header.side-head", h("span.side-sort", icon("list"), "The run")),
     plan.length ? h("section", h("h3", "Plan"), h("ol.plan", plan.slice(0, 40).map((each, at) => h("li", { class: each.state === "done" ? "done" : at === plan.findIndex((one) => one.state !== "done") ? "next" : "" }, each.text)))) : null,
     model.arguments && Object.keys(model.arguments).length ? h("section", h("h3", "Arguments"), h("div.json", tree(model.arguments))) : null,
-    labels.length ? h("section", h("h3", "Labels"), facts(...labels.map(([name, text]) => [name, h("span.mono", text)]))) : null,
+    labels.length ? h("section", h("h3", "Labels"), facts(...labels.map(([name, text]) => [distinct(name), h("span.mono", text)]))) : null,
     info.budget ? h("section", h("h3", "Budget"), facts(...Object.entries(info.budget).filter(([name, limit]) => typeof limit === "number" && name !== "soft").map(([name, limit]) => [name === "usd" ? "money" : name.replace("_", " "), name === "usd" ? dollars(limit) : name === "wall" ? spoken(limit * 1000) : count(limit)]))) : null,
     facts(["Agent", h("span.mono", `${info.agent}${info.version ? `@${info.version}` : ""}`)], info.queue ? ["Queue", h("span.mono", info.queue)] : null, info.priority !== undefined ? ["Priority", String(info.priority)] : null, info.worker ? ["Worker", h("a.link.mono", { href: path("fleet", info.worker) }, info.worker)] : null, info.forked ? ["Forked from", runLink(info.forked.run), h("span.dim", ` at ${info.forked.seq}${info.forked.by ? ` by ${info.forked.by}` : ""}`)] : null, ["Events", count(info.events ?? model.journal.events)]),
     info.forked ? h("footer.side-foot", h("span.gap"), button("Compare", { name: "compare", kind: "small", href: path("compare", { a: info.forked.run, b: info.id }) })) : null,

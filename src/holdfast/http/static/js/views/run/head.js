@@ -4,12 +4,11 @@ import { read, write } from "../../api.js";
 import { h, path, swap } from "../../dom.js";
 import { write as json } from "../../json.js";
 import { ask, button, choice, copied, copier, folded, icon, menu, meter, pieces, problem, runLink, sentence, standing, toast } from "../../parts.js";
-import { age, clock, command, count, day, dollars, exact, happens, lived, many, minute, ms, now, progress as far, rested, spoken, stands, takesOver, worker as workerName } from "../../say.js";
+import { age, clock, command, count, day, dollars, exact, FINISHED, happens, lastSign, lived, many, minute, ms, now, progress as far, rested, spoken, stands, takesOver, worker as workerName } from "../../say.js";
 import { get, has, may } from "../../store.js";
 import { planOf } from "./details.js";
 import { parsed, sentAs } from "./message.js";
 
-const FINISHED = new Set(["completed", "failed", "cancelled", "moved"]);
 const SAMPLES = 20; // then how long is left can be told
 
 /** The head, with draw() and the actions that keys begin. */
@@ -86,13 +85,15 @@ export function head(model, acts) {
   const resume = async () => done(await write(model.url("resume"), {}), `${model.id} goes on`);
 
   async function retry() {
-    const reason = await ask({ title: `Retry ${model.id}?`, body: [h("p", "It goes on from its failure: what was done before stays done, and the step that failed runs again."), model.info.failure || model.info.error ? h("p.bad-ink", model.info.error) : null], yes: "Retry", does: () => true });
-    if (reason) done(await write(model.url("retry"), {}), `${model.id} goes on from its failure`);
+    const spent = model.info.budget && /BudgetExceeded/.test(model.info.error), usd = h("input.text", { inputmode: "decimal", "aria-label": "Budget in dollars" });
+    const reason = await ask({ title: `Retry ${model.id}?`, body: [h("p", "It goes on from its failure: what was done before stays done, and the step that failed runs again."), model.info.failure || model.info.error ? h("p.bad-ink", model.info.error) : null, spent && h("label", "Another budget in dollars", usd)], yes: "Retry", does: () => true });
+    if (reason) done(await write(model.url("retry"), usd.value.trim() ? { budget: { usd: Number(usd.value) } } : {}), `${model.id} goes on from its failure`);
   }
 
   async function cancel() {
-    const reason = h("input.text", { "aria-label": "Reason", placeholder: "Reason; it is shown and kept", data: { first: "1" } });
-    const sure = await ask({ title: `Cancel ${model.id}?`, kind: "danger", yes: "Cancel the run", no: "Leave it", body: [h("p", "Its children stop first, then its agent may tidy up for 30 s. A cancelled run does not go on again."), reason], does: () => true });
+    const children = [...model.children.values()].filter((run) => !FINISHED.has(run.status)).length;
+    const reason = h("input.text", { "aria-label": "Reason", placeholder: "Reason; it is shown and kept" });
+    const sure = await ask({ title: `Cancel ${model.id}?`, kind: "danger", yes: "Cancel the run", no: "Leave it", body: [h("p", `${children ? `${many(children, "child run")} below it ${children === 1 ? "stops" : "stop"} first, then its` : "Its"} agent may tidy up for 30 s. A cancelled run does not go on again.`), reason], does: () => true });
     if (sure) done(await write(model.url("cancel"), { reason: reason.value }), `${model.id} is told to stop`);
   }
 
@@ -176,8 +177,8 @@ export function head(model, acts) {
     return [
       info.started_at ? fact("Began", at, took ? `took ${took}` : `${age(began)} ago`) : fact("Created", at, FINISHED.has(info.status) ? "it never began" : "not begun yet"),
       life === null ? fact("State", info.status, info.waits_for ? `waits for a ${info.waits_for}` : "") : fact("Worked", spoken(life.worked), rested(life)),
-      fact("Steps", count(info.steps ?? 0), spent.model_calls ? many(spent.model_calls, "model call") : "no model call"),
-      fact("Interruptions", tears ? h("span.tear-fact", icon("tear"), count(tears)) : "0", info.worker_gone ? "interrupted now" : tears ? "no result was lost" : "none so far"),
+      fact("Steps", count(info.steps ?? 0), spent.model_calls ? many(spent.model_calls, "model call") : journal.thinks ? "its first model call runs" : "no model call"),
+      fact("Interruptions", tears ? h("span.tear-fact", icon("tear"), count(tears)) : "0", info.worker_gone ? "interrupted now" : tears ? "no recorded result was lost" : "none so far"),
       budget?.usd ? fact("Spent", [dollars(spent.usd ?? 0), h("span.dim", ` of ${dollars(budget.usd)}`)], meter((spent.usd ?? 0) / budget.usd, { soft: budget.soft, look: (spent.usd ?? 0) >= budget.usd * (budget.soft ?? 1) ? "ask" : "", label: `${Math.round(((spent.usd ?? 0) / budget.usd) * 100)}% of the budget` }))
         : fact("Spent", dollars(spent.usd ?? 0), spent.unpriced ? `${count(spent.unpriced)} unpriced` : spent.input_tokens ? `${count((spent.input_tokens ?? 0) + (spent.output_tokens ?? 0))} tokens` : "no budget"),
       plan.length ? fact("Plan", [count(plan.filter((each) => each.state === "done").length), h("span.dim", ` of ${plan.length}`), h("span.plan-next", ` ${plan.find((each) => each.state !== "done")?.text ?? "all done"}`)], journal.progress ? `progress ${far(journal.progress)}` : pieces(plan))
@@ -199,7 +200,7 @@ export function head(model, acts) {
     const { info } = model, stamp = `${info.status} ${info.reason} ${info.error} ${info.waits_for} ${info.stopping} ${info.worker_gone} ${info.worker}`;
     if (stamp === boxed) return;
     boxed = stamp;
-    if (info.worker_gone) return void lostWorker();
+    if (info.worker_gone) return lostWorker();
     if (info.status === "failed") {
       const trace = info.failure?.traceback;
       return void swap(box, h("div.fault.bad", icon("warn"), h("div", folded("p.strong.bad-ink", info.failure ? `${info.failure.type}: ${info.failure.message}` : info.error), trace ? h("details", h("summary", "Traceback"), h("pre.trace", trace)) : null), may("write") ? button("Retry…", { name: "again", kind: "small", onclick: retry }) : null));
@@ -213,12 +214,10 @@ export function head(model, acts) {
     swap(box);
   }
 
-  /** Between the end of a process and the moment when another takes over. Since when there is no sign of it, the fleet knows. */
-  async function lostWorker() {
-    const { info } = model, since = h("span", `Its last record was made at ${clock(info.updated_at)}.`);
-    swap(box, h("div.fault.stop", icon("tear"), h("div", h("p.strong", `There is no sign of its worker ${workerName(info.worker) ?? ""}`), h("p", since, ` What was done stays done; ${takesOver(info)}.`))));
-    const fleet = may("all") && has("fleet") ? await read("api/fleet") : null, gone = fleet?.ok && (fleet.data.lost.find((each) => each.id === info.worker) ?? fleet.data.workers.find((each) => each.id === info.worker));
-    if (gone) swap(since, gone.seen_at ? `It last said that it is there at ${clock(gone.seen_at)}.` : `Its process was found ${gone.how === "dead" ? "dead" : "to stand still"} at ${clock(gone.at)}.`);
+  /** Between the end of a process and the moment when another takes over. */
+  function lostWorker() {
+    const { info } = model, sign = lastSign(info, model.infoAt) ?? info.updated_at;
+    swap(box, h("div.fault.stop", icon("tear"), h("div", h("p.strong", `There is no sign of its worker ${workerName(info.worker) ?? ""}`), h("p", `Its last sign was at ${clock(sign)}. What was done stays done; ${takesOver(info)}.`))));
   }
 
   return { element, draw, fork, pauseOrResume: () => (model.info?.status === "paused" ? resume() : null), again: () => (!may("write") ? false : model.info?.status === "failed" ? retry() : model.info?.status === "paused" ? resume() : false), more: () => buttons.querySelector(".square")?.click() };

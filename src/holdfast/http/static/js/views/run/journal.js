@@ -17,7 +17,8 @@ const NOT_OUTCOMES = new Set([
   "step.started", "step.held", "step.progress", "step.retrying", "timer.set", "child.started", "approval.asked", "approval.reminded",
   "approval.withdrawn", "budget.low", "conversation.asked", "conversation.withdrawn", "patched", "foreign",
 ]);
-const BODIES = new Set(["step", "model"]);
+const RESULTS = new Set(["step.completed", "step.failed", "step.cancelled", "child.ended", "approval.decided", "approval.expired", "message.received"]); // outcomes that people count
+const BODIES = new Set(["step", "model"]), CALLS = new Set([...BODIES, "timer", "child", "question"]);
 const OF_A_STEP = new Set(["in_doubt", "loop"]); // questions that are about a step
 const CUTS = new Set(["run.retried", "run.forked"]), TAKEN_UP = new Set([...CUTS, "run.interrupted", "run.resumed"]);
 const OLD_MS = 1000; // a worker tells of a body when it is so old (worker/calls.py), so what it told of ran at least so long
@@ -93,10 +94,7 @@ export class Journal {
     this.partial = false; // it begins in the middle, so nobody knows how many outcomes were before
     this.next = 0; // the number behind the last event
     this.events = 0;
-    this.calls = 0;
-    this.steps = 0;
     this.modelCalls = 0;
-    this.stepsFailed = 0;
     this.dropped = 0; // events that retries took out
     this.retries = []; // [{seq, by, cut, count}]
     this.cuts = []; // [{seq, at}] of retries and forks: what comes behind one was asked for behind it, whatever it had seen
@@ -120,7 +118,8 @@ export class Journal {
     this._passing = []; // of these, the ones the journal does not know
     this._last = new Map(); // calls that were open when that was last said, and of which nothing was recorded since
     this._lost = new Map(); // attempts that were lost with their process, by the key of a call that has no record since
-    this._readBack = 0; // outcomes since the last checkpoint
+    this._cutOff = []; // calls of the journal that are shown as cut off, until it says what became of them: [call, began]
+    this._readBack = 0; // results since the last checkpoint
     this._taken = 0; // when the run was last taken up again: no body that was going before goes on
   }
 
@@ -138,6 +137,18 @@ export class Journal {
     return [...this._children.keys()];
   }
 
+  /** How many calls it made, with those that run now; what it said of itself is no call. */
+  get calls() {
+    let made = 0;
+    for (const call of this.each()) made += CALLS.has(call.sort) && call.dropped === null;
+    return made;
+  }
+
+  /** Does a call of a model run? */
+  get thinks() {
+    return [...this.each()].some((call) => call.sort === "model" && call.state === "running" && isOpen(call));
+  }
+
   childCall(id) {
     return this._children.get(id) ?? null;
   }
@@ -149,6 +160,7 @@ export class Journal {
   /** Take in one event; they come in order. One that is known already is passed over. */
   add(event) {
     if (event.seq < this.next) return null;
+    this._uncut();
     const seen = seenOf(event), { at, data } = seen;
     this.events += 1;
     this.changes += 1;
@@ -167,7 +179,7 @@ export class Journal {
     if (seen.dropped === null && !NOT_OUTCOMES.has(event.kind)) {
       this.outcomesAt.push(at);
       this.outcomesSeq.push(event.seq);
-      this._readBack = event.kind === "checkpoint" ? 0 : this._readBack + 1;
+      this._readBack = event.kind === "checkpoint" ? 0 : this._readBack + RESULTS.has(event.kind);
     }
     if (data.spent?.usd && seen.dropped === null) this.spendings.push([at, data.spent.usd]);
     this.lastAt = Math.max(this.lastAt ?? at, at);
@@ -194,12 +206,13 @@ export class Journal {
     return seen === null ? null : Math.max(seen, this.cuts.findLast((cut) => cut.seq < call.first)?.at ?? 0);
   }
 
-  /** The calls that had been asked for and had no outcome when the run was torn: they ran after it, with the same keys. */
+  /** The calls that were known to run, or had been asked for and had no outcome, when the run was torn: they run after it, with the same keys. */
   across(tear) {
     const found = [];
     for (const call of this.each()) {
-      if (!BODIES.has(call.sort) || call.dropped !== null || call.asked === null || call.asked > tear.outcomes) continue;
-      if (call.seq > tear.seq && (call.ended === null || call.ended >= tear.to)) found.push(call);
+      if (!BODIES.has(call.sort) || call.dropped !== null) continue;
+      const isAsked = call.asked !== null && call.asked <= tear.outcomes && call.seq > tear.seq && (call.ended === null || call.ended >= tear.to);
+      if (isAsked || tear.lost.includes(call.key)) found.push(call);
     }
     return found.sort((one, other) => one.seq - other.seq);
   }
@@ -214,6 +227,7 @@ export class Journal {
    * gone, with its last `sign`, and when another has just taken over, what was cut off is shown in the place of that.
    */
   showOpen(open, sign = 0) {
+    this._uncut();
     for (const [siblings, call] of this._passing) siblings.splice(siblings.indexOf(call), 1);
     this._passing = [];
     // When a process is gone nobody says what runs any more. What ran last is remembered until the journal tells of it.
@@ -240,6 +254,7 @@ export class Journal {
       this._open.set(each.key, call);
     }
     if (sign && this.carriers.length) this.carriers.at(-1).to = sign;
+    if (sign) for (const call of [...this._calls.values()].filter((each) => each.state === "running" && BODIES.has(each.sort) && isOpen(each) && !this._open.has(each.key))) this._cutShort(call, sign);
     const isTorn = this.tears.at(-1)?.seq === this.next - 1;
     const cut = sign ? [...this._last.values()].map((each) => this._cut(each, sign)) : isTorn ? this.tears.at(-1).lost.map((key) => this._lost.get(key)) : [];
     for (const each of cut) {
@@ -252,6 +267,25 @@ export class Journal {
       this._pass(call);
     }
     this.changes += 1;
+  }
+
+  /** Show for now that a call of the journal was cut off with its process, by its last sign. */
+  _cutShort(call, sign) {
+    const began = call.began ?? sign;
+    (call.tries ??= []).push({ n: call.attempts, began, ended: Math.max(sign, began), how: this._going.has(call) ? "unknown" : "lost", error: null, wait: 0, tear: null });
+    this._cutOff.push([call, call.began]);
+    call.state = "waiting";
+    call.began = null;
+  }
+
+  _uncut() {
+    for (const [call, began] of this._cutOff) {
+      call.tries.pop();
+      if (!call.tries.length) call.tries = null;
+      call.state = "running";
+      call.began = began;
+    }
+    this._cutOff = [];
   }
 
   /** Show a call that the journal does not know, for now. */
@@ -331,7 +365,6 @@ export class Journal {
       this._calls.set(name(key, event.dropped), call);
       this._forget(key);
       this._siblings(key, call).push(call);
-      if (event.dropped === null) this.calls += 1;
     } else this._siblings(key, null);
     this._last.delete(key);
     if (call.asked === null && data.asked !== undefined) call.asked = data.asked;
@@ -393,7 +426,7 @@ export class Journal {
       last.to = this.lastAt ?? last.to;
       last.owner ??= data.owner ?? null;
     }
-    if (CUTS.has(event.kind)) {
+    if (CUTS.has(event.kind) || (event.kind === "run.resumed" && last?.ends === "left")) {
       if (last) last.ends = "left";
       return; // nobody carried it: its last owner had left, and a person came
     }
@@ -401,12 +434,21 @@ export class Journal {
     if (last?.ends === "now" && !tear && (epoch === null ? !worker || worker === last.owner : epoch === last.epoch)) {
       last.to = Math.max(last.to, event.at);
       last.owner ??= worker;
+      if (event.kind === "run.paused") last.ends = "left";
       return;
     }
     if (last && last.ends === "now") last.ends = "left";
     const began = tear ? event.at : Math.min(event.at, data.began || event.at);
     const before = last ? last.to : null;
-    this.carriers.push({ owner: worker, epoch, from: before === null ? began : Math.max(began, before), to: event.at, ends: "now" });
+    this.carriers.push({ owner: worker, epoch, from: before === null ? began : Math.max(began, before), to: event.at, ends: event.kind === "run.paused" ? "left" : "now" });
+  }
+
+  /** Who carried the run, with who has it now, also if that one has not recorded anything; `info` was read `at` this moment. */
+  carried(info, at) {
+    const last = this.carriers.at(-1);
+    if (info.status !== "running" || info.worker_gone || (last?.ends === "now" && last.epoch === (info.epoch ?? last.epoch))) return this.carriers;
+    const [kind, span] = info.life?.at(-1) ?? [], from = kind === "work" ? at - span : at;
+    return [...this.carriers, { owner: info.worker ?? null, epoch: info.epoch ?? null, from: Math.max(from, last?.to ?? from), to: at, ends: "now" }];
   }
 
   /** How bodies that were going when the process went ended: nobody knows more than the journal does. */
@@ -427,7 +469,8 @@ export class Journal {
     this._going.clear();
     // The worker had said that these ran, and the journal does not know of it: they run again, and are the same calls.
     for (const each of open) {
-      if (tear.doubt.includes(each.key)) continue;
+      const isOver = (this._calls.get(name(each.key, null))?.ended ?? null) !== null; // it ended before its worker told so
+      if (isOver || tear.doubt.includes(each.key)) continue;
       this._lost.set(each.key, this._cut(each, from, event.seq));
       tear.lost.push(each.key);
     }
@@ -508,6 +551,8 @@ function stepRetrying(journal, event) {
   // When an attempt began is not in this event: the end of the wait before it, or the moment it was asked for.
   const due = before ? before.ended + before.wait : (journal.askedAt(call) ?? event.at);
   const began = known && call.began !== null ? call.began : Math.min(Math.max(due, journal._taken), event.at);
+  const carrier = journal.carriers.at(-1);
+  if (carrier?.from === event.at && event.dropped === null) carrier.from = Math.max(began, journal.carriers.at(-2)?.to ?? began); // this is the first that it recorded
   journal._recall(call, event.at);
   (call.tries ??= []).push({ n, began, ended: event.at, how: "failed", error: errorLine(data.error), wait: data.wait_ms ?? 0, pauses: data.pauses ?? null });
   call.state = "waiting";
@@ -530,10 +575,8 @@ function stepEnded(journal, event) {
   if (event.kind === "step.completed") {
     call.state = "done";
     call.result = event.preview;
-    if (event.dropped === null) journal.steps += 1;
   } else if (event.kind === "step.failed") {
     call.state = "failed";
-    if (event.dropped === null) journal.stepsFailed += 1;
     call.remark(errorLine(data.error), "bad");
   } else {
     call.state = "cancelled";
@@ -562,7 +605,7 @@ function asked(journal, event) {
   call.name = said(event);
   call.state = "waiting";
   call.began = event.at;
-  call.question = { id: data.approval ?? "", kind: data.kind, to: data.to ?? [], at: event.at };
+  call.question = { id: data.approval ?? "", digest: data.digest, kind: data.kind, to: data.to ?? [], at: event.at };
   journal._questions.set(data.approval ?? "", call);
   if (data.to?.length) call.remark(`for ${data.to.join(", ")}`);
   if (data.not_by === "starter") call.remark("not by who started the run");
@@ -577,7 +620,7 @@ function toldOf(journal, event) {
   if (!call) return null;
   call.remark(said(event));
   if (call.question && event.kind !== "approval.withdrawn") (call.question.marks ??= []).push([event.at, event.kind, said(event)]);
-  if (event.kind === "approval.voted" && event.data.changed && call.question) call.question.changed = true;
+  if (event.kind === "approval.voted" && call.question) voted(call.question, event.data);
   if (event.kind === "approval.withdrawn" && call.sort === "question") {
     call.state = "cancelled";
     call.ended = event.at;
@@ -585,10 +628,18 @@ function toldOf(journal, event) {
   return call;
 }
 
+function voted(question, { by, digest, changed = digest && question.digest && digest !== question.digest }) {
+  if (changed) Object.assign(question, { changed: by, digest });
+}
+
+/** How a question ended, behind the name of who decided it. */
+export const outcome = ({ by, decision, changed }) => (decision === "expired" ? "nobody decided in time" : decision) + (changed && decision === "approved" ? `, with ${changed === by ? "a" : `${changed}'s`} change` : "");
+
 function decided(journal, event) {
   const { data } = event, call = questionOf(journal, event), text = said(event);
   if (!call) return journal._top(event, "note", text);
-  if (call.question) Object.assign(call.question, { by: data.by ?? null, decision: event.kind === "approval.expired" ? "expired" : (data.decision ?? null), note: data.note ?? "", decidedAt: event.at });
+  if (call.question) Object.assign(call.question, { by: data.by ?? null, decision: event.kind === "approval.expired" ? "expired" : (data.decision ?? null), note: data.note ?? "", decidedAt: event.at, gave: data.yes ? (event.preview ?? "") : "" });
+  if (call.question && data.decision === "approved") voted(call.question, data);
   if (call.sort === "question") {
     const good = event.kind === "approval.decided" && data.yes;
     call.state = good ? "done" : "failed";

@@ -4,12 +4,12 @@ import { read } from "../../api.js";
 import { path } from "../../dom.js";
 import { Journal } from "./journal.js";
 import { follow } from "../../live.js";
+import { FINISHED, lastSign } from "../../say.js";
 import { get, set } from "../../store.js";
 import { ms, now } from "../../time.js";
 
 const PAGE = 1000, LAST = 200, SLICE_MS = 5, AGAIN_MS = 1500, SETTLE_MS = 4000, OUTLINE_MS = 5000, KEPT = 50, TEARS = 20;
 const HUGE = 5000; // events; above it the server folds, and the page reads only what is looked at
-const FINISHED = new Set(["completed", "failed", "cancelled", "moved"]);
 const RARE = ["run", "approval", "budget", "checkpoint", "foreign", "message", "note", "timer", "child", "plan", "progress"]; // what is read of a huge run besides its outline
 
 export class Run {
@@ -75,7 +75,7 @@ export class Run {
   }
 
   showOpen(open) {
-    if (open && !this.over) this.journal.showOpen(open, this.info.worker_gone ? this.infoAt - (this.info.life?.at(-1)?.[1] ?? 0) : 0);
+    if (open && !this.over) this.journal.showOpen(open, this.info.worker_gone ? (lastSign(this.info, this.infoAt) ?? ms(this.info.updated_at)) : 0);
     else if (this.over) this.journal.showOpen([]);
   }
 

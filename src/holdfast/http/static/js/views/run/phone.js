@@ -2,7 +2,7 @@
 
 import { axis, folds } from "./axis.js";
 import { h, s, swap } from "../../dom.js";
-import { isOpen } from "./journal.js";
+import { isOpen, outcome } from "./journal.js";
 import { icon } from "../../icons.js";
 import { day, many, minute, ms, spoken, worker } from "../../say.js";
 import { between, edge, lying, moved, path } from "./torn.js";
@@ -67,7 +67,7 @@ export function phone(model, view, acts) {
       h("span.sort", icon(SIGNS[row.sort] ?? "note")),
       h("span.dw-what", h("span.cut", h(row.sort === "question" || row.sort === "dropped" ? "span.strong" : "code.strong", name), input && h("span.dim", ` ${input}`)),
         (row.group || call?.items) && small(row, now),
-        call?.question?.decision ? h("span.dim", call.question.by ? h("b", call.question.by) : null, ` ${call.question.decision}${call.question.changed ? ", with a change" : ""}`) : null,
+        call?.question?.decision ? h("span.dim", call.question.by ? h("b", call.question.by) : null, ` ${outcome(call.question)}`) : null,
         doubt ? h("span.doubt-ink", `in doubt; ${resolved(call).join("")}`) : null,
         state === "failed" ? h("span.bad-ink.cut", call.remarks?.at(-1)?.text ?? "failed") : call?.tries?.length && !doubt ? again(call) : null),
       h("span.dw-took", h("span", took(row, now)), row.start === null ? null : h("span.dim", minute(row.start))));

@@ -249,12 +249,16 @@ function stateWords(call, now) {
   if (call.state === "failed") return `failed: ${call.remarks?.filter((each) => each.tone === "bad").at(-1)?.text ?? "without a word"}`;
   if (call.state === "running") return `runs for ${long}`;
   if (call.state === "doubt") return "in doubt";
-  if (call.state === "cancelled") return "no longer waited for";
+  if (call.state === "cancelled") return call.child ? `cancelled after ${long}` : "no longer waited for";
   if (call.held) return `waits for its turn${call.held.data.rate ? ` of ${call.held.data.rate}` : ""}`;
+  if (call.tries?.at(-1)?.tear === null) return "cut off: its worker is gone";
   if (call.tries?.at(-1)?.how === "lost") return "runs again";
   if (call.tries?.length && call.due) return `attempt ${call.attempts} at ${clock(call.due)}`;
   return call.due ? `waits until ${clock(call.due)}` : "waits";
 }
+
+/** How a child run is drawn. */
+export const nested = ({ state }) => ({ failed: "nested.bad", cancelled: "left" })[state] ?? "nested";
 
 /** A row in one sentence. */
 export function rowSentence(row, now) {
@@ -278,6 +282,15 @@ export function noRows(view) {
 export function tearSentence(tear) {
   const who = tear.owner ? `${worker(tear.owner, tear.by)} was gone` : "its process was gone";
   return `interruption: ${who}, ${worker(tear.by, tear.owner) ?? "another"} went on within ${spoken(tear.to - tear.from)}`;
+}
+
+/** What became of calls at a tear: [{calls, strong, dim, kind}]. Nothing is claimed of what left no trace. */
+export function cutOff(journal, tear) {
+  const doubt = tear.doubt.map((key) => journal.call(key)).filter(Boolean), again = journal.across(tear).filter((call) => !tear.doubt.includes(call.key)), one = again.length === 1;
+  const known = tear.lost.length > 0, made = [];
+  if (again.length) made.push({ calls: again, strong: known ? `${one ? "call was" : "calls were"} in the middle` : `${one ? "call" : "calls"} had no result yet`, dim: `what was begun of ${one ? "it" : "them"}, and what that did, is not known; ${one ? "it runs" : "they run"} again with the same idempotency key`, kind: "" });
+  if (doubt.length) made.push({ calls: doubt, strong: doubt.length === 1 ? "was in doubt" : "were in doubt", dim: [...new Set(doubt.map((call) => resolved(call).join("")))].filter(Boolean).join("; "), kind: "doubt" });
+  return made.length ? made : [{ calls: [], strong: "calls are known to have been in the middle", dim: "a step that had run for less than a second leaves no trace before it ends", kind: "" }];
 }
 
 /** What is waited for through a fold: {why, text}. */

@@ -12,11 +12,10 @@ const WHY = { crashed: "its process was gone", timeout: "it took too long", fail
 /** A stream as it grows. `follow` begins where the first page ended; the reader is followed only while at the end. */
 export function streamText(model, name, { follow: live = true, whole = false } = {}) {
   const text = h("div.stream-text", { class: whole ? "whole" : "", role: "log", "aria-live": "off", tabIndex: whole ? 0 : undefined }), words = h("span.dim"), caret = h("i.caret", { "aria-hidden": "true" });
-  let written = [], part = null, following = null, closed = false, length = 0, number = 0, drawing = 0, waits = "", attempt = 0;
+  let part = null, following = null, closed = false, length = 0, number = 0, drawing = 0, waits = "", attempt = 0;
 
   function begin() {
     part = h("div.part");
-    written = [];
     text.append(part);
   }
 

@@ -4,7 +4,7 @@
 import { read } from "../../api.js";
 import { h, path, retext, swap } from "../../dom.js";
 import { write as json } from "../../json.js";
-import { isOpen } from "./journal.js";
+import { isOpen, outcome } from "./journal.js";
 import { chip, icon, prose, standing, tree, who } from "../../parts.js";
 import { cut } from "../../text.js";
 import { dollars, many, minute, spoken, tokens } from "../../say.js";
@@ -57,8 +57,8 @@ export function talk(model, acts) {
 
   function personTurn(call) {
     const { question } = call;
-    return h("article.turn.person", h("header", question.by ? who(question.by) : h("span.turn-who", icon("person"), "nobody"), h("span.dim", minute(call.ended)), chip(`${question.decision === "expired" ? "did not decide in time" : question.decision}${question.changed ? ", with a change" : ""}`, "ask")),
-      h("div.turn-text", h("p.dim", call.name), question.note ? h("p", question.note) : null));
+    return h("article.turn.person", h("header", question.by && who(question.by), h("span.dim", minute(call.ended)), chip(outcome(question), "ask")),
+      h("div.turn-text", h("p.dim", call.name), question.gave ? h("code", cut(question.gave, 200)) : null, question.note ? h("p", question.note) : null));
   }
 
   function modelTurn(call) {

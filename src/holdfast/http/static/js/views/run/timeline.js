@@ -4,14 +4,14 @@
 // a little further than now: until now is there, what has ended stays where it is. Paper (pleats, lines of time, tears) is drawn below
 // and above the rows. No layout is read after something was written.
 
-import { axis, folds, TEAR, ticks } from "./axis.js";
+import { axis, folds, label, TEAR, ticks } from "./axis.js";
 import { h, s, swap } from "../../dom.js";
-import { isOpen } from "./journal.js";
+import { isOpen, outcome } from "./journal.js";
 import { icon } from "../../icons.js";
-import { clock, count, day, dollars, many, minute, ms, spoken, worker } from "../../say.js";
+import { clock, count, day, dollars, many, ms, spoken, worker } from "../../say.js";
 import { between, edge, moved, path } from "./torn.js";
 import { windowOn } from "./window.js";
-import { named, noRows, outlineRows, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
+import { named, nested, noRows, outlineRows, reason, resolved, rowSentence, rowsOf, spanOf, tearSentence, took, worked } from "./rows.js";
 
 const ROW = 26, PIECE = 780, PAD = 4, HEAD = 53, MOST_ROWS = 56, BEYOND = 8, END = 24, UNDER_TEAR = 9, DAY_WIDE = 80, FURTHER = 0.01;
 const SIGNS = { step: "step", model: "model", timer: "clock", question: "person", child: "child", branch: "branch", many: "stack", some: "filter", dropped: "undo" };
@@ -147,7 +147,7 @@ export function timeline(model, view, acts) {
     const draws = [
       [[tears.length, journal.flags.length, journal.checkpoints.length, view.chosen], () => [h("div.tl-cell"), h("div.tl-lane", tears.map((tear) => h("i.stem", { style: { left: px(middle(tear)) } })), pills(tears), flags(journal))]],
       [[view.trueTime, Boolean(model.outline)], () => [h("div.tl-cell.dim", model.outline ? "folded by the server" : view.trueTime ? "true time" : folded.length ? "waits are folded" : "no long waits", view.zoom > 1 && `, ${view.zoom}×`), h("div.tl-lane", moments(tears))]],
-      [[journal.carriers.length, journal.carriers.at(-1), tears.length, info.status, info.worker, isNow && px(at(now)), px(at(ends))], () => [h("div.tl-cell", "carried by"), h("div.tl-lane", h("i.hold-line", { style: { width: px(Math.max(Math.min(at(ends), width), 0)) } }), carriers(journal, info, now))]],
+      [[journal.carriers.length, journal.carriers.at(-1), tears.length, info.status, info.worker, info.epoch, isNow && px(at(now)), px(at(ends))], () => [h("div.tl-cell", "carried by"), h("div.tl-lane", h("i.hold-line", { style: { width: px(Math.max(Math.min(at(ends), width), 0)) } }), carriers(journal, info, now))]],
       [[usd, journal.spendings.length, px(at(ends))], () => [h("div.tl-cell", "spent", h("b", dollars(usd))), h("div.tl-lane", spending(journal))]],
     ];
     draws.forEach(([from, make], nth) => {
@@ -223,20 +223,21 @@ export function timeline(model, view, acts) {
       put(h("span.day", { style: { left: px(left) } }, name), left, left + DAY_WIDE);
       last = day(part.to);
     }
+    if (!ax.parts.some((part) => part.sort === "flow") && fits(0, 140)) put(h("span.tick", { style: { left: px(0) } }, `${day(ax.from)}, ${clock(ax.from)}`), 0, 140); // all of it is one wait
     for (const part of ax.parts) {
       if (part.sort !== "flow") continue;
       const { step, at: found } = ticks(part, { apart: 62 });
       for (const moment of found) {
-        const x = at(moment), long = step < 1000 ? 66 : 50;
-        if (isIn(x) && fits(x, x + long)) put(h("span.tick", { style: { left: px(x) } }, step < 1000 ? clock(moment, true).slice(3) : step < 60_000 ? clock(moment) : step < 86_400_000 && minute(moment) !== "00:00" ? minute(moment) : day(moment)), x, x + long);
+        const x = at(moment), long = step < 1000 ? 84 : 50;
+        if (isIn(x) && fits(x, x + long)) put(h("span.tick", { style: { left: px(x) } }, label(moment, step)), x, x + long);
       }
     }
     return made;
   }
 
   function carriers(journal, info, now) {
-    const made = [], last = journal.carriers[journal.carriers.length - 1];
-    for (const each of journal.carriers) {
+    const made = [], carried = journal.carried(info, model.infoAt), last = carried.at(-1);
+    for (const each of carried) {
       const isNow = each === last && info.status === "running" && !info.worker_gone;
       const spliced = journal.tears.some((tear) => Math.abs(tear.to - each.from) < 1);
       const from = at(each.from) - (spliced ? UNDER_TEAR : 0), to = at(isNow ? now : each.to) + (each.ends === "killed" ? UNDER_TEAR : 0);
@@ -246,8 +247,8 @@ export function timeline(model, view, acts) {
     }
     for (const tear of journal.tears) if (isIn(at(tear.to))) made.push(h("span.replay", { style: { left: px(at(tear.to)) }, title: tear.readBack === null ? "results were read back" : `${many(tear.readBack, "result")} read back` }));
     for (const part of ax.parts) {
-      const carried = part.sort === "fold" && journal.carriers.some((each) => each.from < part.to - 1000 && (each === last && info.status === "running" ? now : each.to) > part.from + 1000);
-      if (part.sort === "fold" && !carried && isIn(part.x - view.offset, 70)) made.push(h("span.nobody", { style: { left: px(part.x - view.offset + part.wide / 2) } }, "no process"));
+      const isCarried = part.sort === "fold" && carried.some((each) => each.from < part.to - 1000 && (each === last && info.status === "running" ? now : each.to) > part.from + 1000);
+      if (part.sort === "fold" && !isCarried && isIn(part.x - view.offset, 70)) made.push(h("span.nobody", { style: { left: px(part.x - view.offset + part.wide / 2) } }, "no process"));
     }
     return made;
   }
@@ -326,11 +327,11 @@ export function timeline(model, view, acts) {
       return [
         bar("asked", call.began, until, `${clock(call.began)} to ${call.ended === null ? "now" : clock(call.ended)}`),
         (question?.marks ?? []).map(([moment, kind, text]) => (isIn(at(moment)) ? h("i.vote", { class: kind.split(".")[1], style: { left: px(at(moment)) }, title: text }) : null)),
-        question?.decision ? beside(call.began, until, question.by ? h("b", question.by) : null, ` ${question.decision === "expired" ? "nobody decided in time" : question.decision}${question.changed ? ", with a change" : ""}`) : null,
+        question?.decision ? beside(call.began, until, question.by ? h("b", question.by) : null, ` ${outcome(question)}`) : null,
       ];
     }
     if (call.sort === "timer") return [bar("slept", call.began, until, call.due ? `until ${clock(call.due)}` : "")];
-    if (call.sort === "child") return [bar(call.state === "failed" ? "nested.bad" : "nested", call.began, until, call.child)];
+    if (call.sort === "child") return [bar(nested(call), call.began, until, call.child)];
     return stepBars(row, call, until, title, now);
   }
 
@@ -347,7 +348,7 @@ export function timeline(model, view, acts) {
         const again = next ?? Math.min(call.due ?? now, Math.max(now, each.ended));
         if (again > each.ended && (next !== null || isOpen(call))) made.push(bar("backoff", each.ended, again, `again after ${spoken(each.wait)}`));
       } else if (each.how === "lost") made.push(bar("lost", each.began, each.ended, "was in the middle when its process was gone", each.tear === null ? 0 : UNDER_TEAR));
-      else made.push(bar("unknown", each.began, each.ended, "nobody could say whether it had happened", UNDER_TEAR));
+      else made.push(bar("unknown", each.began, each.ended, "nobody could say whether it had happened", each.tear === null ? 0 : UNDER_TEAR));
     });
     const doubt = tries.some((each) => each.how === "unknown");
     if (call.question) {

@@ -36,7 +36,7 @@ async function carryOut(action, { chosen, all, size }) {
   if (!deed.asks) return answered(deed, await write("api/runs/bulk", body));
   const reason = h("input.text", { maxlength: 500, "aria-label": "Reason" });
   const typed = h("input.text.short", { inputmode: "numeric", autocomplete: "off", "aria-label": "How many" });
-  const agents = [...new Set(chosen.map((run) => run.agent))];
+  const agents = [...new Set(chosen.filter(deed.fits).map((run) => run.agent))];
   const wrong = h("p.hint.wrong", { role: "alert" });
   const result = await ask({
     title: `${action === "cancel" ? "Cancel" : "Delete"} ${many(number, "run")}?`,

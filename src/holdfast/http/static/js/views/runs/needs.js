@@ -23,7 +23,7 @@ function item(each) {
     glyph(LOOKS[each.kind] ?? "stuck"),
     h("div.needs-what", h("a.strong.cut", { href: to, title: each.text }, each.text), h("p.dim.cut", h("span.mid", each.count > 1 ? many(each.count, "run") : (each.run ?? each.agent)), each.detail && " · ", each.detail)),
     h("div.needs-who",
-      each.mine ? h("span.you", "for you") : each.to?.length ? h("span.dim", `for ${people(each.to, get("me"))}`) : h("span.dim", "for operators"),
+      each.mine ? h("span.you", "for you") : h("span.dim", `for ${each.approval ? people(each.to, get("me")) : "operators"}`),
       expires && expires > now() ? h("span.dim", `${left(expires)} left`) : each.since && h("span.dim", `for ${age(each.since)}`)),
     button(act, { kind: each.mine ? "small primary" : "small", href: to, title: each.advice ?? undefined }));
 }

@@ -3,7 +3,7 @@
 import { h, path, retext, swap } from "../../dom.js";
 import { cost, glyph, meter, sentence, standing, strand } from "../../parts.js";
 import { cost as costWords, count, day, dollars, flat, happens, minute, moment, now, plain, span, stands, tone, word } from "../../say.js";
-import { middle, shown } from "../../text.js";
+import { distinct, middle, shown } from "../../text.js";
 
 const ID_CHARACTERS = 24;
 
@@ -90,7 +90,7 @@ const since = (at) => (day(at) === day(now()) ? minute(at) : day(at).slice(4));
 
 function named(run) {
   const all = Object.entries(run.labels ?? {});
-  return all.length ? all.slice(0, 6).map(([name, value]) => h("span.label", h("span.dim", `${name}=`), value)) : "\u00a0".replace("\u00a0", " ");
+  return all.length ? all.slice(0, 6).map(([name, value]) => h("span.label", h("span.dim", distinct(`${name}=`)), value)) : "\u00a0".replace("\u00a0", " ");
 }
 
 const fraction = ({ done, total }) => `${short(done)}/${short(total)}`;
