@@ -194,7 +194,8 @@ def test_a_rate_of_a_step(url):
         assert sum(first <= at < first + 500 for at in began) <= 5
     assert began[-1] - began[0] >= 5 * interval_us(5, 500) / 1000 - 10  # evenly apart, late by the slack at most
     held = [event for event in events if event.kind == "step.held"]
-    assert len({(event.run, event.key) for event in held}) >= 5  # a turn that comes much too late is held again
+    # The calls of one run ask together: only the first may have its turn at once. A turn that comes too late is held again.
+    assert len({(event.run, event.key) for event in held}) >= 4
     assert all(event.data["at"] > event.at.timestamp() * 1000 - 250 for event in held)
 
 

@@ -69,9 +69,12 @@ async def test_a_run_whose_journal_is_too_long_goes_on_behind_its_longest_histor
         await is_replayable(url)
     async with holdfast.open(f"{url}&blobs={tmp_path}", agents=[loads], settings=QUICK) as hf:
         run = hf.get(run.id)
-        await run.resume()
+        with contextlib.suppress(
+            holdfast.Unconfirmed
+        ):  # 11 MB are read and packed before it goes on, on a busy machine for long
+            await run.resume()
         await run.send("go", "now")
-        assert await run.result(timeout="60s") == 12 * 900_000
+        assert await run.result(timeout="150s") == 12 * 900_000
         described = await hf.store.client.get_workflow_handle(run.id).describe()
         assert described.run_id != first
         kinds = [event.kind async for event in run.events(follow=False)]

@@ -388,10 +388,10 @@ class Ground:
         """Return all that the run is made of, for the process that moves it."""
         self._show(last=False)
         self._settle_row()
-        content = self.state.pack_within(PAYLOADS)
-        if content is None and self.house.address.blobs is None:
+        content = self.state.pack_within(PAYLOADS, lambda: self.house.address.blobs is not None)
+        if content is None:
             raise ApplicationError(too_long(self.row.id), type="JournalTooLong", non_retryable=True)
-        return self.state.pack() if content is None else content
+        return content
 
     async def leave(self, said: Mapping[str, Any]) -> bool:
         """Leave this cluster, if the run is as the process that moves it has read it, and only waits.
@@ -428,12 +428,11 @@ class Ground:
             for each in [each for each in state.questions.values() if each.status != "open"][:-50]:
                 del state.questions[each.id]
             start = self._start.text()
-            content = state.pack_within(PAYLOADS - len(start))
-            if content is None and not self._has_folder():
+            content = state.pack_within(PAYLOADS - len(start), self._has_folder)
+            if content is None:
                 state.cut -= 1
                 self._stay()
                 return
-            content = state.pack() if content is None else content
             if self.load.takes(len(start) + len(content)):
                 break
             await self._did(self.load.next())  # and pack anew: something may have come

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
@@ -108,14 +108,16 @@ class State:
     def pack(self) -> bytes:
         return b"".join(self._packed())
 
-    def pack_within(self, limit: int) -> bytes | None:
-        """Pack it into so many bytes; None if it has more, and no more is compressed than that needs."""
-        taken, size = list[bytes](), 0
+    def pack_within(self, limit: int, may_have_more: Callable[[], bool]) -> bytes | None:
+        """Pack it into so many bytes, or into more, if it may: that is asked once, as soon as it has more; None if it may not."""
+        taken, size, is_within = list[bytes](), 0, True
         for piece in self._packed():
-            size += len(piece)
-            if size > limit:
-                return None
             taken.append(piece)
+            size += len(piece)
+            if is_within and size > limit:
+                if not may_have_more():
+                    return None
+                is_within = False
         return b"".join(taken)
 
     def _packed(self) -> Iterator[bytes]:
