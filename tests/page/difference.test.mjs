@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { compared, lines, paid, readable, share, words } from "../../src/holdfast/http/static/js/difference.js";
+import { both, compared, lines, paid, readable, share, words } from "../../src/holdfast/http/static/js/difference.js";
 
 test("what both have is said once, in order", () => {
   assert.deepEqual(compared(["a", "b", "c"], ["a", "x", "c"]), [["=", ["a"]], ["-", ["b"]], ["+", ["x"]], ["=", ["c"]]]);
@@ -48,4 +48,14 @@ test("a difference that rounds to nothing is told as none", () => {
   assert.equal(share(0, 4), "");
   assert.equal(share(200, 199), "−0.5%");
   assert.equal(share(1000, 1099.9), "+10%");
+});
+
+test("values that differ are never written alike", () => {
+  const values = [5, "5", [5], ["5"], null, "null", [], "[]", {}, "{}", [[5]], { a: 1 }, "a: 1", { a: [1] }, { a: "1" }, { a: ["1"] }, { a: [] }, { a: "" }, { a: null }, { a: {} }, { "a: 1\nb": 2 }, { a: 1, b: 2 }, [1, 2], ["1, 2"], { a: [1, 2] }, { a: ["1, 2"] }, { a: "1, 2" }];
+  for (const [nth, one] of values.entries()) {
+    for (const other of values.slice(nth + 1)) {
+      const [left, right] = both(one, other);
+      assert.notEqual(left, right, JSON.stringify([one, other]));
+    }
+  }
 });

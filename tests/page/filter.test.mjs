@@ -39,3 +39,9 @@ test("who writes a label as if it were a word is told how it is written", () => 
   assert.equal(meant(parse("status:failed otters")), null);
   assert.equal(asked(parse("team:night")).search, "team:night", "it is looked for all the same");
 });
+
+test("a value with a comma is one value in quotes, and stays so", () => {
+  assert.deepEqual(asked(parse('label:"q=a,b" label:x=1,y="2 3"')).label, ["q=a,b", "x=1", "y=2 3"]);
+  assert.deepEqual(parse(write(parse('label:"q=a,b",z=1'))), parse('label:"q=a,b",z=1'));
+  assert.match(parse("label:q=a,b")[0].wrong, /in quotes if it has a comma/);
+});

@@ -248,6 +248,12 @@ def test_a_field_is_called_by_its_own_name_and_one_that_is_none_can_be_set(read)
     assert read(schema, value, click="Set it")["errors"] == ["city is needed"]
 
 
+def test_a_list_that_is_none_is_an_empty_one_when_it_is_set(read):
+    tags = {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}], "default": None}
+    schema = {"type": "object", "properties": {"name": {"type": "string"}, "tags": tags}}
+    assert read(schema, '{"name":"eve"}', click="Set it")["sent"] == '{"name":"eve","tags":[]}'
+
+
 # Draw a value as a person who is asked about it sees it.
 DRAW = """async ([schema, value]) => {
   const { form } = await import('/static/js/form.js');

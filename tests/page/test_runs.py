@@ -60,6 +60,11 @@ def test_a_filter_is_an_address(visit):
     page.click("[role=tab]:has-text('Failed')")
     expect(page.locator("tr[data-row]")).to_have_count(1)
     assert "status=failed" in page.url
+    page.goto("/runs?q=status%3Afailed", "tr[data-row]")
+    expect(page.locator("[role=tab][aria-selected=true]")).to_contain_text("Failed")  # it was typed, and is that tab
+    page.click("[role=tab]:has-text('All')")
+    expect(page.locator("tr[data-row]").nth(1)).to_be_visible()
+    assert page.url.endswith("/runs")
     page.goto("/runs?q=agent%3Anobody+waits%3Aperson")
     expect(page.locator(".empty")).to_contain_text("No run of agent nobody, that waits for a person")
     page.click("text=Take the last condition away")

@@ -145,8 +145,13 @@ const line = (sign, text) =>
 export function outlined(value) {
   if (typeof value === "string") return value;
   if (isScalar(value) || Array.isArray(value)) return write(value, 2) ?? "";
-  const wide = Math.min(Math.max(...Object.keys(value).map((key) => key.length), 0), 24);
-  return Object.entries(value).map(([key, each]) => `${`${key}:`.padEnd(wide + 2)} ${flat(each)}`).join("\n");
+  const names = Object.keys(value).map((key) => (/^[\w .-]+$/.test(key) ? key : write(key)));
+  const wide = Math.min(Math.max(...names.map((name) => name.length), 0), 24);
+  return Object.values(value).map((each, nth) => `${`${names[nth]}:`.padEnd(wide + 2)} ${flat(each)}`).join("\n");
 }
+
+/** Two values as texts that differ where the values do: beside a value of another kind a text is in quotes, because "5" is not 5. */
+export const both = (one, other, told = outlined) => ((typeof one === "string") === (typeof other === "string") ? [told(one), told(other)] : [write(one, 2), write(other, 2)]);
+
 const isScalar = (value) => value === null || typeof value !== "object" || isNumber(value);
-const flat = (value) => (Array.isArray(value) && value.every(isScalar) ? value.map((each) => write(each)).join(", ") : write(value));
+const flat = (value) => (Array.isArray(value) && value.every(isScalar) ? `[${value.map((each) => write(each)).join(", ")}]` : write(value));

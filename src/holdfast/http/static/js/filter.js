@@ -16,7 +16,7 @@ const bad = (v) => !Object.hasOwn(YES, v) && "write yes or no";
 const WORDS = {
   agent: { many: true, asks: (values) => ({ agent: values }), says: (v) => `of agent ${list(v)}` },
   status: { many: true, wrong: (v) => !STATUSES.includes(v) && v !== "moved" && `states are ${STATUSES.join(", ")}`, asks: (values) => ({ status: values }), says: (v) => `that ${v.length > 1 ? "are" : "is"} ${list(v)}` },
-  label: { many: true, wrong: (v) => !/^[^=]+=/.test(v) && "a label is written name=value", asks: (values) => ({ label: values }), says: (v) => `with ${list(v)}` },
+  label: { many: true, wrong: (v) => !/^[^=]+=/.test(v) && 'a label is written name=value, and in quotes if it has a comma: label:"name=a,b"', asks: (values) => ({ label: values }), says: (v) => `with ${list(v)}` },
   waits: { many: true, wrong: (v) => !WAITS.includes(v) && `a run waits for ${WAITS.join(", ")}`, asks: (values) => ({ waits_for: values }), says: (v) => `that waits for ${list(v.map((each) => IN_WORDS[each] ?? each))}` },
   queue: { many: true, asks: (values) => ({ queue: values }), says: (v) => `in queue ${list(v)}` },
   version: { asks: ([value]) => ({ version: value }), says: (v) => `of version ${v[0]}` },
@@ -43,16 +43,15 @@ export function parse(line) {
       found.push({ text: text.replaceAll('"', "") });
       continue;
     }
-    const bare = split[3].replaceAll('"', "");
-    const values = word.many ? bare.split(",").filter(Boolean) : [bare];
+    const values = (word.many ? split[3].match(/(?:[^,"]|"[^"]*")+/g) ?? [] : [split[3]]).map((each) => each.replaceAll('"', ""));
     found.push({ word: split[1], sign: split[2], values, text, wrong: values.map((each) => (each ? word.wrong?.(each) : EMPTY)).find(Boolean) ?? (values.length ? null : EMPTY) });
   }
   return found;
 }
 
 /** Write it again. */
-export const write = (tokens) => tokens.map((each) => (each.word ? `${each.word}${each.sign}${quoted(each.values.join(","))}` : quoted(each.text))).join(" ");
-const quoted = (text) => (/\s/.test(text) ? `"${text}"` : text);
+export const write = (tokens) => tokens.map((each) => (each.word ? `${each.word}${each.sign}${each.values.map(quoted).join(",")}` : /\s/.test(each.text) ? `"${each.text}"` : each.text)).join(" ");
+export const quoted = (text) => (/[\s,]/.test(text) ? `"${text}"` : text);
 
 /** What GET /api/runs is asked; a run that another started is left out unless the filter wants it. What is wrong is no condition left out,
  * because then more would fit than was meant: nothing is asked, and the answer is null. */

@@ -191,7 +191,7 @@ function fixed(value, path) {
 function unset(given, is, was, path, context, name, none = false) {
   const offered = "const" in is ? is.const : is.default;
   let now = single(path, h("span.unset", h("span.dim", none ? "none" : offered === undefined ? "not set" : "not set; its default is ", offered !== undefined && h("code", cut(write(offered), 60))), h("button.link", { "aria-label": `Set ${name}`, onclick: () => {
-    now = control(given, offered, was, path, context, name);
+    now = control(given, is.type === "array" ? offered ?? [] : offered, was, path, context, name);
     swap(box, now.fields ? h("div.form.nested", now.element) : now.element);
     box.querySelector("input, textarea, select, button")?.focus();
     context.changed();

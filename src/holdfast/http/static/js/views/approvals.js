@@ -2,7 +2,7 @@
 
 import { h, path, retext, swap } from "../dom.js";
 import { read, write } from "../api.js";
-import { diff, outlined } from "../difference.js";
+import { both, diff, outlined } from "../difference.js";
 import { same, write as json } from "../json.js";
 import { ask, button, choice, copied, facts, ghosts, glyph, icon, problem, runLink, strand, toast, tree, unfold, unshown, value as shownValue, who } from "../parts.js";
 import { brief, has, money, typeOf } from "../schema.js";
@@ -336,13 +336,13 @@ class Question {
     const base = item.editable && this.form ? this.mine : item.data;
     const differs = item.kind === "approve" && !same(item.shown, base);
     const digest = h("p.q-digest.dim", icon("lock"), h("span", `You decide ${this.changed ? "your change, in place of" : "exactly this,"} `, h("code", item.digest.slice(0, 11)), ". If somebody changes it first, yours is refused."));
-    if (!this.decidable || (this.kind !== "approve" && this.kind !== "budget")) return swap(this.change, this.decidable && this.kind !== "ask" ? digest : isChanged(item) && [h("h2", "The change"), diff(outlined(item.shown), outlined(item.data))]);
+    if (!this.decidable || (this.kind !== "approve" && this.kind !== "budget")) return swap(this.change, this.decidable && this.kind !== "ask" ? digest : isChanged(item) && [h("h2", "The change"), diff(...both(item.shown, item.data))]);
     if (!differs) return swap(this.change, digest);
     const agreed = item.votes.filter((each) => each.yes).map((each) => each.by);
     const before = this.changed && agreed.length ? `${agreed.join(" and ")}'s yes was for the value before; yours begins a new count.` : this.changed ? "A change begins a new count." : `${changer(item)} changed it.`;
     const need = item.needs === null ? "The run will say how many must agree." : item.needs > 1 ? `${item.needs} must agree to it.` : "One yes is enough, and yours is one.";
     swap(this.change, h("header.sub", h("h2", this.changed ? "Your change" : "The change"), h("span.gap"), this.changed && h("button.link", { onclick: () => this.#undo() }, "undo")),
-      diff(outlined(item.shown), outlined(base)), h("p.q-note", icon("warn"), h("span", before, " ", need)), digest);
+      diff(...both(item.shown, base)), h("p.q-note", icon("warn"), h("span", before, " ", need)), digest);
   }
 
   #undo() {
@@ -509,7 +509,7 @@ class Question {
     const agrees = decision?.decision === "approve", edits = agrees && this.changed;
     const answer = await ask({
       title, yes, kind,
-      body: [h("p.mid", first), says && h("p.dim", says), body, agrees && item.data !== null && (edits ? diff(outlined(item.data), outlined(this.mine)) : isChanged(item) ? [h("p.strong", `${changer(item)} changed this:`), diff(outlined(item.shown), outlined(item.data))] : h("pre.q-three", cut(outlined(item.data), 2000))),
+      body: [h("p.mid", first), says && h("p.dim", says), body, agrees && item.data !== null && (edits ? diff(...both(item.data, this.mine)) : isChanged(item) ? [h("p.strong", `${changer(item)} changed this:`), diff(...both(item.shown, item.data))] : h("pre.q-three", cut(outlined(item.data), 2000))),
         h("p.q-sure", who(get("me").name), h("span.dim", edits ? " puts this in place of " : ` ${verb} `), h("code.dim", item.digest.slice(0, 11))), field, wrong],
       does: async () => {
         const made = makes();
@@ -566,7 +566,7 @@ class Question {
       const twice = now_.status === "open"; // it was this person's own yes, a second time
       const changed = !twice && latest && isChanged(latest) && latest.decision === "approved";
       this.#tell("people", twice ? `You have agreed already. ${counted(now_)}` : verdict(now_),
-        twice ? "A person counts once; what is missing is the yes of somebody else." : "What you sent came after that, so it was not counted.", changed && diff(outlined(latest.shown), outlined(latest.data)), !twice && latest?.note && h("q", latest.note), !twice && this.#typed());
+        twice ? "A person counts once; what is missing is the yes of somebody else." : "What you sent came after that, so it was not counted.", changed && diff(...both(latest.shown, latest.data)), !twice && latest?.note && h("q", latest.note), !twice && this.#typed());
       this.#learn(now_);
       return this.say(twice ? "You have agreed already" : verdict(now_));
     }
@@ -591,7 +591,7 @@ class Question {
       this.#drawSaid();
       this.#drawActs();
     };
-    const value = (title, of) => h("section", h("h3", title), same(of, this.item.data) ? h("pre.q-three", outlined(of)) : diff(outlined(this.item.data), outlined(of), title));
+    const value = (title, of) => h("section", h("h3", title), same(of, this.item.data) ? h("pre.q-three", outlined(of)) : diff(...both(this.item.data, of), title));
     const values = h("div.q-values");
     const takes = h("div.q-take");
     this.compare = () => {

@@ -2,7 +2,7 @@
 
 import { h, path, put, swap } from "../dom.js";
 import { read } from "../api.js";
-import { asked, inWords, meant, parse, STATUSES, withWord, write } from "../filter.js";
+import { asked, inWords, meant, parse, quoted, STATUSES, withWord, write } from "../filter.js";
 import { follow } from "../live.js";
 import { button, choice, copied, ghosts, icon, problem, strand } from "../parts.js";
 import { count, many, word } from "../say.js";
@@ -55,7 +55,7 @@ class List {
     this.tab = query.get("needs") ? "needs" : STATUSES.includes(status) ? status : "all";
     this.text = query.get("q") ?? "";
     if (status !== "all" && this.tab === "all") this.text += ` status:${status}`; // one that has no tab
-    for (const word of ["agent", "label", "queue", "version"]) for (const value of query.getAll(word)) this.text += ` ${word}:${value}`;
+    for (const word of ["agent", "label", "queue", "version"]) for (const value of query.getAll(word)) this.text += ` ${word}:${quoted(value)}`;
     if (query.get("waits_for")) this.text += ` waits:${query.get("waits_for")}`;
     this.text = this.text.trim();
     this.tokens = parse(this.text);
@@ -345,8 +345,10 @@ class List {
   #drawStates() {
     const tabs = [["all", "All"], ["needs", "Needs a person"], ...STATUSES.map((id) => [id, word(id)[0].toUpperCase() + word(id).slice(1)])];
     const had = this.states.contains(document.activeElement) ? document.activeElement.dataset.id : null;
-    swap(this.states, tabs.map(([id, text]) => h("button.state-tab", { role: "tab", data: { id }, "aria-selected": String(id === this.tab), class: id === "needs" && this.#sum(id) ? "ask-ink" : "",
-      onclick: () => this.go({ status: STATUSES.includes(id) ? id : null, needs: id === "needs" ? "yes" : null }) }, text, h("span", this.counts && count(this.#sum(id) ?? 0)))));
+    const typed = this.tab === "all" ? this.tokens.filter((each) => each.word === "status").flatMap((each) => each.values) : [];
+    const chosen = typed.length === 1 ? typed[0] : typed.length ? null : this.tab;
+    swap(this.states, tabs.map(([id, text]) => h("button.state-tab", { role: "tab", data: { id }, "aria-selected": String(id === chosen), class: id === "needs" && this.#sum(id) ? "ask-ink" : "",
+      onclick: () => this.go({ q: write(withWord(this.tokens, "status", [])), status: STATUSES.includes(id) ? id : null, needs: id === "needs" ? "yes" : null }) }, text, h("span", this.counts && count(this.#sum(id) ?? 0)))));
     if (had) this.states.querySelector(`[data-id="${had}"]`)?.focus();
   }
 

@@ -1,7 +1,7 @@
 // What a run was given, what it came to, and the states it stored on the way, each with what changed since the one before.
 
 import { read } from "../../api.js";
-import { diff, readable } from "../../difference.js";
+import { both, diff, readable } from "../../difference.js";
 import { h, path, swap } from "../../dom.js";
 import { write as json } from "../../json.js";
 import { copied, facts, ghosts, icon, problem, tree, value } from "../../parts.js";
@@ -47,7 +47,7 @@ export function data(model) {
         swap(inside, ghosts(2));
         const [own, last] = await Promise.all([model.value(each.seq), before ? model.value(before.seq) : null]);
         if (own.error) return void swap(inside, problem(own.error));
-        swap(inside, last && !last.error ? h("section", h("h3", `Since checkpoint ${before.era}`), readable(last.value) === readable(own.value) ? h("p.dim", "the same") : diff(readable(last.value), readable(own.value), "What changed")) : null, h("section", h("h3", "State"), value(own.value ?? null)));
+        swap(inside, last && !last.error ? h("section", h("h3", `Since checkpoint ${before.era}`), sinceThen(last.value, own.value)) : null, h("section", h("h3", "State"), value(own.value ?? null)));
       };
       const made = h("details", { ontoggle: (event) => event.target.open && open() }, h("summary", h("span.strong", `Checkpoint ${each.era ?? ""}`), h("span.dim.mono", `seq ${each.seq}`), h("span.dim", clock(each.at)), each.size === undefined ? null : h("span.dim", bytes(each.size)), h("a.link", { href: path("runs", model.id, "journal", { at: each.seq }) }, "journal")), inside);
       if (nth === 0) {
@@ -59,4 +59,9 @@ export function data(model) {
   }
 
   return { element, draw, close() {} };
+}
+
+function sinceThen(before, now) {
+  const texts = both(before, now, readable);
+  return texts[0] === texts[1] ? h("p.dim", "the same") : diff(...texts, "What changed");
 }

@@ -117,7 +117,7 @@ function callPanel(model, { call, run, journal }, acts) {
   const because = journal.because(call);
   inside.push(facts(
     ["Key", h("code.mono.cut", { title: call.key }, call.key)],
-    call.began === null ? null : ["Began", moment(call.began, clock(call.began, true)), journal.askedAt(call) !== null && call.start - journal.askedAt(call) > 1000 ? h("span.dim", ` asked for ${spoken(call.start - journal.askedAt(call))} before`) : null],
+    call.began === null ? null : [call.attempts > 1 ? "Last try began" : "Began", moment(call.began, clock(call.began, true)), journal.askedAt(call) !== null && call.start - journal.askedAt(call) > 1000 ? h("span.dim", ` asked for ${spoken(call.start - journal.askedAt(call))} before`) : null],
     call.ended === null ? null : ["Ended", moment(call.ended, clock(call.ended, true))],
     because === null ? null : ["Because of", h("button.link", { onclick: () => acts.choose(String(because)) }, `seq ${because}`)],
     call.question?.kind === "in_doubt" ? [call.question.again ? "Ran before" : "In doubt", "asks a person"] : call.tries?.some((each) => each.how === "unknown") ? ["In doubt", resolved(call).join("")] : null,
