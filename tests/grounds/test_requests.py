@@ -302,3 +302,60 @@ def test_what_a_run_was_asked_in_an_execution_before_counts():
     state = State(pauses=["pause:1"], called_off=["pause:2"])
     assert told_by(State.unpack(state.pack()), [{**LATER, "data": {"request": "pause:2", "depth": 1}}]) == (True, False)
     assert told_by(State.unpack(state.pack()), [RESUME]) == (False, False)
+
+
+begun_bodies: list[str] = []
+
+
+@holdfast.step
+async def pay(what: str) -> str:
+    begun_bodies.append(what)
+    return what
+
+
+@holdfast.step
+async def tidy(what: str) -> str:
+    begun_bodies.append(what)
+    return what
+
+
+@holdfast.agent
+async def asks() -> str:
+    if await holdfast.approve("Pay?", show={"amount": 5}):
+        return await pay("paid")
+    return "not paid"
+
+
+@holdfast.agent
+async def above() -> str:
+    try:
+        return await asks()
+    except asyncio.CancelledError:
+        if await holdfast.approve("Keep the books?"):
+            await tidy("kept")
+        raise
+
+
+@pytest.mark.parametrize("of", ["root", "child"])
+async def test_nobody_decides_behind_a_request_to_stop(temporal_url, of):  # noqa: F811
+    """Neither while nobody carries the run that was to stop; but what the agent asks when it tidies up is decided."""
+    begun_bodies.clear()
+    top, below = (above, [asks]) if of == "child" else (asks, [])
+    async with holdfast.open(temporal_url, agents=below, settings=QUICK) as hf:  # serves the child, all the time
+        async with holdfast.open(temporal_url, agents=[top], settings=QUICK) as office:
+            run = hf.get((await office.start(top)).id)
+            question = await run.wait_for_question(timeout="60s")
+            await run.wait("waiting", timeout="60s")
+        await run.cancel(by="ana", grace="60s")
+        with pytest.raises(holdfast.RunFinished, match=f"run '{run.id}' was cancelled, and is about to end"):
+            await hf.approve(question, by="ben")
+        assert begun_bodies == []
+        async with holdfast.open(temporal_url, agents=[top], settings=QUICK):
+            if of == "child":
+                books = await run.wait_for_question(timeout="60s")
+                while books.id == question.id:
+                    books = await run.wait_for_question(timeout="60s")
+                await hf.approve(books, by="ben")
+            await run.wait("cancelled", timeout="60s")
+        assert begun_bodies == (["kept"] if of == "child" else [])
+        assert (await hf.approval(question.id)).status == "withdrawn"

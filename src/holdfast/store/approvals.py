@@ -247,12 +247,17 @@ class Decide:
             return found  # our own: its commit was not known to have happened
         stops = (yield from tx.row("asked_to_stop", run=found.run_id)) if found.status == "open" else None
         if stops is not None:
-            raise RunFinished(f"question {found.id!r} is closed: run {stops[0]!r} was cancelled, and is about to end")
+            raise closed_by(stops[0], found.id)
         said = count(tx.now if self.at is None else self.at, found, self.ballot)
         yield from use_link(tx, self.ballot.via)
         if self.blobs:
             yield from insert_blobs(tx, self.blobs)
         return (yield from _say(tx, said))
+
+
+def closed_by(run: str, approval: str) -> RunFinished:
+    """Refuse a decision behind a request to stop this run, which asked the question or is above the one that did."""
+    return RunFinished(f"question {approval!r} is closed: run {run!r} was cancelled, and is about to end")
 
 
 @dataclass(frozen=True, slots=True)

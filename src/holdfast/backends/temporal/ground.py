@@ -40,7 +40,7 @@ from holdfast.backends.temporal.beside import ASKED, Beside
 from holdfast.backends.temporal.gaps import LACKS_START, LACKS_STORE
 from holdfast.backends.temporal.house import House
 from holdfast.backends.temporal.loads import PAYLOADS, Load, too_long, weight
-from holdfast.backends.temporal.pauses import forgive, hold, is_held_by_request, is_stopping, undo
+from holdfast.backends.temporal.pauses import forgive, hold, is_closing, is_held_by_request, is_stopping, undo
 from holdfast.backends.temporal.performer import Performer
 from holdfast.backends.temporal.records import LISTED, Piece, Start, State, listed, moved, moving
 from holdfast.backends.temporal.slices import Slices
@@ -52,7 +52,7 @@ from holdfast.engine.slots import Freed
 from holdfast.errors import HoldfastError, LeaseLost, Unsupported
 from holdfast.runtime import AgentSpec, Placed, StepSpec, outside
 from holdfast.store.appends import Append, InboxMoved, Told, Transition
-from holdfast.store.approvals import NewApproval, Said, count, delegated, expired, required
+from holdfast.store.approvals import NewApproval, Said, closed_by, count, delegated, expired, required
 from holdfast.store.links import check_unused
 from holdfast.store.runs import NewRun
 from holdfast.store.work import settle, to_json
@@ -272,13 +272,21 @@ class Ground:
             self._way.cancelled = True
             until = self.clock.now() + _CANCEL_GRACE_MS
             data = {"by": "Temporal", "reason": workflow.cancellation_reason() or "", "until": until}
-            if "run.cancelling" not in (signal.kind for signal in self.state.signals) and not self._is_stopping():
+            if not self._is_stopping():
                 self.arrive({"id": "cancel:temporal", "kind": "run.cancelling", "data": data})
         finally:
             self._stop = None
 
     def _is_stopping(self) -> bool:
-        return self.carried is not None and self.carried.attempt.control.cancelling is not None
+        """Was the run asked to stop, so that a cancel of Temporal's, which comes with each request, is none of its own?"""
+        if self._knows_stops():
+            return is_stopping(self.state)
+        waits = any(signal.kind == "run.cancelling" for signal in self.state.signals)
+        return waits or (self.carried is not None and self.carried.attempt.control.cancelling is not None)
+
+    def _knows_stops(self) -> bool:
+        """Does a request to stop count from its arrival? In executions that were written before it counted from its delivery."""
+        return workflow.patched("holdfast.stops")
 
     def _go_on(self) -> None:
         if self._stop is not None and not self._stop.done():
@@ -662,6 +670,8 @@ class Ground:
             return {"error": "UnknownApproval", "message": f"there is no question {said['question']!r}"}
         if self._way.over:
             return {"error": "RunFinished", "message": f"question {row.id!r} is closed: its run has ended"}
+        if said.get("to") is None and is_closing(self.state) and self._knows_stops():
+            return {"error": "RunFinished", "message": str(closed_by(self.row.id, row.id))}
         ballot = Ballot(**{**said["ballot"], "by": Actor(**said["ballot"]["by"])})
         votes = [*json.loads(row.votes), *json.loads(row.delegations)]
         if any(each["id"] == ballot.id for each in votes):

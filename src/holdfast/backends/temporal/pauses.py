@@ -11,10 +11,11 @@ A run decides so in its workflow, and a client decides the same from the history
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from holdfast.backends.temporal.records import State
+from holdfast.words.model import Event
 
 _MOST: Final = 100  # requests that are remembered because they were undone before they came
 
@@ -26,6 +27,20 @@ def is_stopping(state: State) -> bool:
     return any(
         event.kind == "run.cancelling" or (event.kind == "checkpoint" and event.data.get("cancelling"))
         for event in state.events
+    )
+
+
+def is_closing(state: State) -> bool:
+    """Was the run asked to stop, and its agent not told yet? Nothing is decided in it meanwhile; tidying up may ask again."""
+    return is_stopping(state) and not is_told(state.events)
+
+
+def is_told(events: Iterable[Event]) -> bool:
+    """Was the agent told that its run is to stop?"""
+    return any(
+        event.kind == "run.unwinding"
+        or (event.kind == "checkpoint" and (event.data.get("cancelling") or {}).get("unwinding", False))
+        for event in events
     )
 
 

@@ -36,6 +36,7 @@ from holdfast.backends.temporal.gaps import BESIDE, GAPS, lacked
 from holdfast.backends.temporal.ground import first_attributes, first_memo
 from holdfast.backends.temporal.history import Found
 from holdfast.backends.temporal.moves import Moves, unspill
+from holdfast.backends.temporal.pauses import is_told
 from holdfast.backends.temporal.records import Start, State, moving
 from holdfast.backends.temporal.side import Forget
 from holdfast.backends.temporal.worker import TemporalWorker, check_served
@@ -54,7 +55,7 @@ from holdfast.errors import (
     Unsupported,
 )
 from holdfast.runtime import AgentSpec
-from holdfast.store.approvals import count, delegated
+from holdfast.store.approvals import closed_by, count, delegated
 from holdfast.store.audit import note
 from holdfast.store.blobs import insert_blobs, spilled
 from holdfast.store.budgets import BUDGET, Spending, spend_alone
@@ -869,6 +870,10 @@ class TemporalStore(Moves):
         row = await self.approval(approval)
         said = {**asdict(ballot), "value": ballot.value and _whole(ballot.value, blobs)}
         asked = {"question": approval, "ballot": said, "to": to}
+        if to is None and row.status == "open" and not _has(row, ballot):
+            stops = await self._closing(row.run_id)
+            if stops is not None:
+                raise closed_by(stops, approval)
         beside = row.key == BUDGET and await self._question_beside(approval) is not None
         if not beside and not _has(row, ballot):
             await self._check_link(ballot.via)
@@ -889,6 +894,23 @@ class TemporalStore(Moves):
                 what = count(at, row, ballot) if to is None else delegated(at, row, to, ballot)
                 await self._note(row.run_id, what.by, what.via, what.action, what.data, decided.data or decided.shown)
         return decided
+
+    async def _closing(self, run: str) -> str | None:
+        """Name the run, this one or one above it, that was asked to stop and whose agent was not told yet.
+
+        The cluster says so from the moment when the request is acknowledged, whatever workers do.
+        """
+        above: str | None = run
+        while above is not None and (described := await self._described(above)) is not None:
+            found = await self._asked(history.told(self.client, described), above)
+            if found is None:
+                return None
+            if described.raw_description.workflow_extended_info.cancel_requested and found.row.status not in FINISHED:
+                whole = await self._asked(history.read(self.client, described), above)
+                if whole is not None and not is_told(whole.events):
+                    return above
+            above = found.row.parent_id
+        return None
 
     async def _check_link(self, via: str) -> None:
         """Refuse a link that was used. The run itself refuses a second vote by one, so two at once are one too."""
