@@ -187,7 +187,7 @@ class CellsStore(Store):
 
         `fenced`: what is asked is refused by the database itself where the slot is not.
         """
-        until = time.monotonic() + (write_limit.get() or self.read_limit_s() or _MOVING_S)
+        until = self._until()
         while True:
             cell, known = self.cells.of_slot(slot), self.cells.known(slot)
             refused: BaseException | None = None
@@ -229,7 +229,9 @@ class CellsStore(Store):
             if held is None:
                 await self.cells.look()
         if time.monotonic() > until:
-            raise StoreUnavailable(f"slot {slot} is being moved from cell {cell.cell!r} to another; try again")
+            way = f"from cell {cell.cell!r} " if held is not None and held.state == "frozen" else ""
+            to = held.other if way and held is not None else self.cells.owners[slot]
+            raise StoreUnavailable(f"slot {slot} is being moved {way}to cell {to!r}; try again")
         await asyncio.sleep(_LOOK_S)
 
     async def _every(self, call: Callable[[CellStore], Awaitable[T]]) -> list[tuple[CellStore, T]]:
@@ -266,13 +268,45 @@ class CellsStore(Store):
     async def _find(
         self, call: Callable[[CellStore], Awaitable[T]], found: Callable[[T], bool], missing: HoldfastError
     ) -> tuple[CellStore, T]:
-        """Ask all cells for what one of them has."""
-        for cell, answer in await self._every(call):
-            if found(answer):
-                return cell, answer
-        if self.cells.absent:
-            raise StoreUnavailable(f"it may be in a cell that cannot be asked: {self.cells.why()}")
-        raise missing
+        """Ask all cells for what one of them has, and does not say by its name in which slot it is.
+
+        A slot that moves is in a parcel for a while, and may be asked for before it comes here, and there after it went. So
+        nothing is missing before all were asked while no slot changed hands, and none was in a parcel.
+        """
+        until, stood = self._until(), None
+        while True:
+            for cell, answer in await self._every(call):
+                if found(answer):
+                    return cell, answer
+            if self.cells.absent:
+                raise StoreUnavailable(f"it may be in a cell that cannot be asked: {self.cells.why()}")
+            stands, coming = await self._standing()
+            if not coming and stands == stood:
+                raise missing
+            if time.monotonic() > until:
+                where = [f"slot {slot}, which is being moved to cell {to!r}" for slot, to in coming]
+                raise StoreUnavailable(
+                    f"it may be in {' or '.join(where[:3]) or 'a slot that was moved now'}; try again"
+                )
+            stood = stands
+            if coming:
+                await asyncio.sleep(_LOOK_S)
+
+    async def _standing(self) -> tuple[dict[str, int], list[tuple[int, str]]]:
+        """Read how often slots of each cell have changed hands, and which slots are in parcels, with the cells they go to."""
+        told = await self._every(lambda cell: cell.ask(functools.partial(moves.standing, store=cell.schema)))
+        coming = []
+        for cell, (_, parcels) in told:
+            for slot, epoch, origin in parcels:
+                there = self.cells.made.get(origin)
+                held = await there.holding(slot, PATIENCE_S) if there is not None and there.is_open else None
+                if held is None or (held.state, held.epoch) == ("gone", epoch):
+                    coming.append((slot, cell.cell))
+        return {cell.cell: version for cell, (version, _) in told}, coming
+
+    def _until(self) -> float:
+        """The moment until which the caller waits for a slot that is being moved."""
+        return time.monotonic() + (write_limit.get() or self.read_limit_s() or _MOVING_S)
 
     def _here(self, cell: CellStore, root: str) -> bool:
         return self.cells.owners[slot_of(root)] == cell.cell
