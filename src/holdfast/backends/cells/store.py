@@ -59,6 +59,7 @@ _log = logger("holdfast.store")
 LOOK_EVERY_S: Final = 0.5  # at the owners of slots, and which cells can be reached
 _MOVING_S: Final = 60.0  # that a caller without a deadline waits for a slot that is being copied
 _LOOK_S: Final = 0.02
+_TOLD_S: Final = 0.2
 
 
 class _Clock(SystemClock):
@@ -93,6 +94,10 @@ class CellsStore(Store):
         self.cells.heard = self._heard
         self._worker: CellsWorker | None = None
         self._positions = Positions(plan.urls, self.clock.now)
+        self._told: dict[
+            str, tuple[float, int]
+        ] = {}  # when we asked a cell until when its feed is complete, and what it said
+        self._told_turns = {each: asyncio.Lock() for each in plan.urls}
         self._announced = {each: asyncio.Event() for each in plan.urls}
         self._watches: list[asyncio.Task[None]] = []
 
@@ -492,9 +497,15 @@ class CellsStore(Store):
         return pages, {name: looked[name][1] for name in pages}, places
 
     async def _told_until(self, cell: CellStore) -> int:
-        """Read until when a cell's feed, read from now on, has all that happened."""
-        now, kept = cell.clock.now(), await cell.ask(held_back)
-        return now if kept is None else min(now, kept)
+        """Read until when a cell's feed, read from now on, has all that happened. Readers share answers: older ones hold."""
+        async with self._told_turns[cell.cell]:
+            asked_s, until = self._told.get(cell.cell, (0.0, 0))
+            if time.monotonic() - asked_s > _TOLD_S or not until:
+                asked_s, now = time.monotonic(), cell.clock.now()
+                kept = await cell.ask(held_back)
+                until = now if kept is None else min(now, kept)
+                self._told[cell.cell] = asked_s, until
+            return until
 
     async def feed_reach(self) -> tuple[int, int]:
         async def reach(cell: CellStore) -> tuple[Place, Place]:
