@@ -242,6 +242,20 @@ def test_commands_that_follow_name_the_store(store):
     assert "Left out, as you said: decision 1" in done and "show r --db sqlite:other.db" in done
 
 
+def test_an_import_that_is_given_again_changes_nothing_and_names_the_receipt(store):
+    """So whoever was killed behind its commit confirms the move all the same, as the page on bundles says."""
+    ok(store("key", "new", "ana"))
+    ok(store("token", "x", "--db", "sqlite:other.db"))
+    ok(store("export", "r", "--to", "r.bundle", "--move", "sqlite:other.db"))
+    ok(store("import", "r.bundle", "--db", "sqlite:other.db"))
+    before = [ok(store(word, "r", "--db", "sqlite:other.db", "--json")) for word in ("steps", "audit")]
+    again = store("import", "r.bundle", "--receipt", "r.receipt", "--db", "sqlite:other.db")
+    assert again.exit_code == 2 and "`holdfast receipt r` gives its receipt" in " ".join(again.output.split())
+    assert [ok(store(word, "r", "--db", "sqlite:other.db", "--json")) for word in ("steps", "audit")] == before
+    ok(store("receipt", "r", "--to", "r.receipt", "--db", "sqlite:other.db"))
+    assert "as the receipt proves" in ok(store("export", "r", "--confirm", "r.receipt"))
+
+
 def test_the_audit_says_why_a_run_came_and_went(store):
     ok(store("key", "new", "ana"))
     ok(store("token", "x", "--db", "sqlite:other.db"))

@@ -60,6 +60,9 @@ def test_the_slot_of_an_id_is_found(cli, cell_urls):  # noqa: F811
         (["add", "a", "sqlite:x.db", "--db", "cells:x.toml"], "A cell is a PostgreSQL database"),
         (["slot", "--db", "cells:x.toml"], "say of which run: holdfast cells slot ID"),
         (["move", "7", "--db", "cells:x.toml"], "say which, and where to"),
+        (["move", "7-9999", "--grace", "10", "--to", "b", "--db", "cells:x.toml"], "is no range of slots"),
+        (["move", "7-9999", "--grace", "0", "--to", "b", "--db", "cells:x.toml"], "is no range of slots"),
+        (["move", "7", "--grace", "soon", "--to", "b", "--db", "cells:x.toml"], "'soon' is not a duration"),
         (["move", "7-9999", "--to", "b", "--db", "cells:x.toml"], "is no range of slots"),
     ],
 )

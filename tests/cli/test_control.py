@@ -89,6 +89,7 @@ def test_what_cannot_be_done_is_said(url):
     assert "say which with an ID, --by or --older-than" in told(url, "audit", "--erase", code=2)
     assert told(url, "audit", "--by", "nobody") == "The audit has nothing that fits.\n"
     assert "not a duration" in told(url, "cancel", "b", "--grace", "soon", code=2)
+    assert "it has no unit; write '90s' for seconds" in told(url, "prune", "--older-than", "90", code=2)
 
 
 def test_a_filter_by_another_state_is_refused(url):

@@ -97,7 +97,7 @@ def test_cancel_says_when_a_run_that_is_served_ends(terminal):
     worker.until("Serving")
     process = terminal.start("run", f"{FLEET}:tidies", 1, "--id", "r")
     worker.until("body: page 0")
-    assert terminal.run("cancel", "r", "--grace", "40s")[1] == "r was told to stop; it ends within 40s.\n"
+    assert terminal.run("cancel", "r", "--grace", "40")[1] == "r was told to stop; it ends within 40s.\n"
     terminal.touch("go-1")
     assert process.wait() == 1
 

@@ -154,6 +154,89 @@ async def test_what_was_read_before_a_slot_arrived_is_read_again(cells_url):  # 
         assert looks[1:] == [(to, False), (to, True)]
 
 
+async def asked_in(slot, url):
+    """A run of the slot that waits for a person; returns its id and its question."""
+    (name,) = family(slot, 1)
+    async with holdfast.open(url, agents=[asks]) as hf:
+        await (await hf.start(asks, 1, id=name)).wait("waiting", waits_for="person", timeout="60s")
+        (question,) = await hf.approvals()
+    return name, question
+
+
+async def test_a_question_of_a_slot_in_a_parcel_is_waited_for(cells_url):  # noqa: F811
+    """Between two cells it is in none, and nobody hears that there is no such question."""
+    slot = 300
+    _, question = await asked_in(slot, cells_url)
+    async with holdfast.open(cells_url) as hf:
+        link = await hf.approval_link(question, by="ana")
+        to = await other(hf.store.cells, slot)
+        await killed_behind("decided", cells_url, slot, to)
+        for ask in (
+            lambda: hf.approval(question.id),
+            lambda: hf.approve(question.id, by="ana", digest=question.digest),
+            lambda: hf.store.link(link.partition("#link=")[2].partition("_")[0]),
+        ):
+            says = f"slot 300, which is being moved to cell {to!r}"
+            with pytest.raises(holdfast.StoreUnavailable, match=says), hf.deadline("500ms"):
+                await ask()
+        found = asyncio.create_task(hf.approval(question.id))
+        async with inventory.opened(cells_url) as store:
+            await moves.mend(store)
+        assert (await found).id == question.id
+        assert (await hf.approve(question.id, by="ana")).decided_by == "ana"
+        with pytest.raises(holdfast.UnknownApproval):
+            await hf.approval("q-0000000000000000")
+
+
+async def test_a_question_that_moves_while_the_cells_are_asked_is_found(cells_url):  # noqa: F811
+    """One cell may be asked before the question comes, and the other one after it went."""
+    slot = 300
+    _, question = await asked_in(slot, cells_url)
+    async with holdfast.open(cells_url) as hf, inventory.opened(cells_url) as store:
+        origin, to = hf.store.cells.owners[slot], await other(hf.store.cells, slot)
+        cells, looks, came = hf.store.cells.made, [], asyncio.Event()
+        approvals = {name: cell.approval for name, cell in cells.items()}
+
+        async def late(asked):
+            if not came.is_set():
+                await came.wait()
+            return await approvals[origin](asked)
+
+        async def early(asked):
+            looks.append(1)
+            try:
+                return await approvals[to](asked)
+            finally:
+                if len(looks) == 1:
+                    await moves.move(store, slot, to)
+                    came.set()
+
+        cells[origin].approval, cells[to].approval = late, early
+        assert (await hf.approval(question.id)).id == question.id
+
+
+@pytest.mark.parametrize("step", ["frozen", "copied", "decided"])
+async def test_a_run_is_not_shown_as_moved_before_its_slot_is(step, cells_url):  # noqa: F811
+    slot = 300
+    name, _ = await asked_in(slot, cells_url)
+    async with holdfast.open(cells_url) as hf:
+        origin, to = hf.store.cells.owners[slot], await other(hf.store.cells, slot)
+
+        async def shown(**which):
+            found = await hf.runs(**which)
+            return [(each.id, each.status, each.waits_for, each.reason, each.finished_at) for each in found]
+
+        before = await shown()
+        await killed_behind(step, cells_url, slot, to)
+        await hf.store.cells.look()
+        assert before[0][:3] == (name, "waiting", "person")
+        assert await shown() == ([] if step == "decided" else before)
+        assert await hf.runs(status="moved") == []
+        says = f"being moved to cell {to!r}" if step == "decided" else f"from cell {origin!r} to cell {to!r}"
+        with pytest.raises(holdfast.StoreUnavailable, match=says), hf.deadline("300ms"):
+            await hf.get(name).info()
+
+
 @pytest.mark.by_day("frozen", "decided", "arrived")
 @pytest.mark.parametrize("step", moves.STEPS)
 async def test_a_mover_is_killed_behind_each_step(step, cells_url, tmp_path):  # noqa: F811

@@ -21,6 +21,7 @@ from holdfast.cli.options import (
     message_of,
     run_argument,
     run_ids,
+    seconds_of,
     subcommand,
 )  # fmt: skip
 from holdfast.cli.stores import existing, held
@@ -34,6 +35,7 @@ from holdfast.client.info import RunInfo
 from holdfast.client.run import Run
 from holdfast.errors import BadArguments
 from holdfast.words.budget import Budget
+from holdfast.words.durations import written
 from holdfast.words.model import FINISHED, TRANSITIONS
 
 _NAMED: Final = 20  # runs that are told of one by one
@@ -134,16 +136,19 @@ async def resume(wanted: Wanted, only: bool) -> None:
 @subcommand()
 @wanted_options
 @_reason_option
-@click.option("--grace", default="30s", show_default=True, metavar="DURATION", help="How long the agent may tidy up.")
+@click.option("--grace", "grace_s", default="30s", show_default=True, metavar="TIME", callback=seconds_of,
+              help="How long the agent may tidy up.")  # fmt: skip
 @db_option
 @json_option
-async def cancel(wanted: Wanted, reason: str, grace: str) -> None:
+async def cancel(wanted: Wanted, reason: str, grace_s: float) -> None:
     """Stop runs for good.
 
     Children first, then the agent may tidy up. A second time ends them at once.
     """
-    how: dict[str, Any] = {"reason": reason, "by": wanted.by, "grace": grace}
-    states = dict.fromkeys(TRANSITIONS, f"was told to stop; it ends within {grace}") | {"cancelled": "is cancelled"}
+    how: dict[str, Any] = {"reason": reason, "by": wanted.by, "grace": grace_s}
+    states = dict.fromkeys(TRANSITIONS, f"was told to stop; it ends within {written(round(grace_s * 1000))}") | {
+        "cancelled": "is cancelled"
+    }
     done = await _each(wanted, lambda hf: hf.cancel(**wanted.filters(), **how), lambda run: run.cancel(**how), states,
                        unserved="was told to stop")  # fmt: skip
     if left := [info.id for info in done if info.waits_for in ("worker", "group")]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,6 +30,7 @@ from holdfast.words.model import TRANSITIONS
 F = TypeVar("F", bound=Callable[..., Any])
 STATUSES: Final = tuple(TRANSITIONS)
 _OFFERED: Final = 500  # ids of runs, the newest, that are completed
+_NUMBER: Final = re.compile(r"\d+(\.\d+)?", re.ASCII)
 subcommand: Final = functools.partial(click.command, cls=Command)
 
 
@@ -90,7 +92,16 @@ def words(ctx: click.Context, parameter: click.Parameter, value: str | None) -> 
 
 
 def seconds_of(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    """Read a time, `90d` or `12h`, in seconds."""
+    """Read how long to wait, `30s`, or `30` for seconds, in seconds."""
+    return _seconds(ctx, parameter, f"{value}s" if value is not None and _NUMBER.fullmatch(value.strip()) else value)
+
+
+def age_of(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    """Read an age, `90d` or `12h`, in seconds. It has a unit, because what is older is lost, and who writes 90 may mean days."""
+    return _seconds(ctx, parameter, value)
+
+
+def _seconds(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
     try:
         return None if value is None else seconds(value)
     except BadArguments as error:

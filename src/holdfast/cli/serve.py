@@ -14,7 +14,7 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
-from holdfast.cli.options import db_option, subcommand
+from holdfast.cli.options import db_option, seconds_of, subcommand
 from holdfast.cli.run import listen_to_logs
 from holdfast.cli.signals import Stop
 from holdfast.cli.stores import at_terminal
@@ -25,7 +25,6 @@ from holdfast.client.client import open as open_store
 from holdfast.client.edge import Edge, user
 from holdfast.client.tokens import SCOPES
 from holdfast.errors import BadArguments, HoldfastError, Unsupported
-from holdfast.words.durations import seconds
 from holdfast.worker.settings import Settings
 
 _GRACE_S: Final = 5.0
@@ -38,6 +37,8 @@ _GRACE_S: Final = 5.0
 @click.option("--port", type=click.IntRange(0, 65_535), default=8010, show_default=True, help="0: any free port.")
 @click.option(
     "--deadline",
+    "deadline_s",
+    callback=seconds_of,
     default="30s",
     show_default=True,
     metavar="DURATION",
@@ -71,7 +72,7 @@ _GRACE_S: Final = 5.0
 )
 @db_option
 def serve(
-    host: str, port: int, deadline: str, path: str | None, address: str | None, oidc: str | None, oidc_client: str | None,
+    host: str, port: int, deadline_s: float, path: str | None, address: str | None, oidc: str | None, oidc_client: str | None,
     oidc_grant: tuple[str, ...], oidc_name: str | None, oidc_claims: str, limits: str, db: str | None,
 ) -> int:  # fmt: skip
     """Serve the store over HTTP until stopped.
@@ -90,7 +91,7 @@ def serve(
     context, named = click.get_current_context(), (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
     if path is not None and any(context.get_parameter_source(name) in named for name in ("host", "port")):
         raise click.UsageError("--socket is in the place of --host and --port: give one or the other")
-    settings = Settings(deadline_s=seconds(deadline))
+    settings = Settings(deadline_s=deadline_s)
     server = server_module()
     known = server.Limits.parse(limits)
     provider = server.Provider.parse(

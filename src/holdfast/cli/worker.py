@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 import click
 
 from holdfast.cli.agents import load_apps
-from holdfast.cli.options import db_option, seconds_of, subcommand, words
+from holdfast.cli.options import age_of, db_option, subcommand, words
 from holdfast.cli.run import listen_to_logs
 from holdfast.cli.signals import Stop, leave, leave_if_held
 from holdfast.cli.view.console import console, say
@@ -42,7 +42,7 @@ _MOST_LINES: Final = 1_000  # that wait to be printed: a slow terminal must not 
 @click.option("--name", default="", metavar="NAME", help="Prefix for the worker's id, as shown in histories.")
 @click.option("--code-version", "version", metavar="TEXT", envvar="HOLDFAST_CODE_VERSION",
               help="The version of the code, for people: `doctor` shows which ones run.")  # fmt: skip
-@click.option("--audit-retention", "audit_retention_s", metavar="TIME", callback=seconds_of,
+@click.option("--audit-retention", "audit_retention_s", metavar="TIME", callback=age_of,
               help="Erase values in the audit that are older than this, 90d for example. Default: they stay.")  # fmt: skip
 @click.option(
     "--port", type=click.IntRange(0, 65_535), help="Answer /healthz, /readyz and /metrics here; 0: any free port."

@@ -880,13 +880,11 @@ class Client(
             while True:
                 heard.clear()
                 sure = 0 if follow and all_fit else (await self.store.feed_reach())[0]
-                page = await self.store.feed_lines(after, chosen, which, only=self._only)
+                page, after = await self.store.feed_page(after, sure, chosen, which, only=self._only)
                 for line in page:
-                    after = line.position
                     yield RunEvent.of(line)
                 if page:
                     continue
-                after = self.store.later(after, sure - 1)  # what does not fit is not looked at again
                 if follow:
                     await self._pause_for(heard)
                     continue

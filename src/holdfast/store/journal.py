@@ -118,6 +118,14 @@ class Journals(Feature):
         """Read events as `feed` does, of all runs or of one, with the beginnings of their values."""
         return await self._read(_feed_lines, after, kinds, run, limit, only)
 
+    async def feed_page(
+        self, after: int, sure: int, kinds: Iterable[str] | None, run: str | None = None,
+        only: Mapping[str, str] | None = None,
+    ) -> tuple[list[Line], int]:  # fmt: skip
+        """Read events as `feed_lines` does, and tell where to go on. If none fits, nothing before `sure` is looked at again."""
+        lines = await self.feed_lines(after, kinds, run, only=only)
+        return lines, lines[-1].position if lines else max(after, sure - 1)
+
     async def feed_reach(self) -> tuple[int, int]:
         """Tell before which position `feed` gives all there will ever be, and before which all that is committed now."""
         ((sure, all_now),) = await self._read(rows, "feed_reach")

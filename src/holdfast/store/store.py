@@ -155,10 +155,6 @@ class Store(
         """Return an id that was made for a new run as the store wants it: one of several databases may have to be told by it."""
         return id
 
-    def later(self, position: int, other: int) -> int:
-        """Return the place in the feed behind which nothing is that is before either of two."""
-        return max(position, other)
-
     def before(self, position: int, end: int) -> bool:
         """Tell whether a place in the feed is before another one, so that something between them may be missing yet."""
         return position < end

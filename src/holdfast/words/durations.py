@@ -19,6 +19,7 @@ _WORDS = {
     "h": "h", "hr": "h", "hour": "h", "d": "d", "day": "d", "w": "w", "week": "w",
 }  # fmt: skip
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)[ ,]*", re.ASCII)
+_NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _LENGTH = 100  # of what is written
 LONGEST_S = 100 * 365 * 86400.0  # a longer wait is a mistake, and would overflow dates
 
@@ -55,6 +56,11 @@ def _parse(text: str) -> float:
 
 
 def _bad(duration: object) -> BadArguments:
+    if isinstance(duration, str) and _NUMBER.fullmatch(duration.strip()):
+        number = cut(duration.strip(), 60)
+        return BadArguments(
+            f"{number!r} is not a duration, because it has no unit; write '{number}s' for seconds, or m, h, d"
+        )
     return BadArguments(
         f"{cut(show(duration, 60), 60)} is not a duration; write it as '30s', '2h', '1h30m', '2 days', seconds or a timedelta "
         "(not negative, at most 100 years)"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import heapq
+import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from holdfast.backends.cells.places import Places, Positions
+from holdfast.backends.cells.places import Place, Places, Positions
 from holdfast.store.approvals import QuestionAges
 from holdfast.store.fleet import MinuteRow, RateRow, UnservedRow, WorkerRow
 from holdfast.store.runs import Census, Counts, Order
@@ -23,18 +24,32 @@ _SUMS = ("running", "limit")  # of what a worker says of itself
 # The feed
 
 
-def feed(pages: dict[str, Sequence[E]], places: Places, positions: Positions, limit: int) -> list[E]:
-    """Events of all cells by their time; those of one cell stay in their order. Each says where to go on behind it."""
-    reached, found = dict(places), list[E]()
+def feed(
+    pages: Mapping[str, Sequence[E]], read_at: Mapping[str, int], places: Places, positions: Positions, limit: int
+) -> list[E]:
+    """Events of all cells by their time; those of one cell stay in their order. Each says where to go on behind it.
+
+    A page that is not full is all that its cell had when it was read, at `read_at`, or had kept back since then.
+    """
+    rests = {name: _rests(page, page[-1].at if len(page) >= limit else read_at[name]) for name, page in pages.items()}
+    reached, found = {**places.of}, list[E]()
+    for name, rest in rests.items():
+        reached[name] = Place(reached[name].position, rest[0])
     ordered = heapq.merge(
-        *([(event.at, name, event) for event in page] for name, page in pages.items()), key=lambda each: each[:2]
+        *([(event.at, name, nth, event) for nth, event in enumerate(page, 1)] for name, page in pages.items()),
+        key=lambda each: each[:2],
     )
-    for _, name, event in ordered:
+    for _, name, nth, event in ordered:
         if len(found) == limit:
             break
-        reached[name] = event.position
-        found.append(replace(event, position=positions.of(reached)))
+        reached[name] = Place(event.position, rests[name][nth])
+        found.append(replace(event, position=positions.give(Places({**reached}, places.start))))
     return found
+
+
+def _rests(page: Sequence[Event], behind: int) -> list[int]:
+    """The time of the oldest event from each of a page on, and of what is behind all of it."""
+    return [*itertools.accumulate((event.at for event in reversed(page)), min, initial=behind)][::-1]
 
 
 # Lists

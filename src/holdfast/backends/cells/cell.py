@@ -7,12 +7,13 @@ cannot do: count a child under a key of another slot, or take a conversation of 
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from holdfast.backends.cells import ownership
-from holdfast.backends.cells.ownership import Holding
+from holdfast.backends.cells.ownership import FREEZES, Holding, still
 from holdfast.backends.cells.slots import check_place, slot_of
 from holdfast.errors import LeaseLost, StoreUnavailable, Unsupported
 from holdfast.store.appends import Append, Told, Transition
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _log = logger("holdfast.store")
+_TRIES: Final = 3
 _LATER_MS: Final = 500  # for so long a run of a slot that leaves is not claimed again
 
 
@@ -133,6 +135,25 @@ class CellStore(PostgresStore):
     def abandon(self) -> None:
         super().abandon()
         self._line.abort()
+
+    # Runs of a slot that is frozen say 'moved', and are here until the move is decided: lists show what they are
+
+    async def runs(self, *, statuses: Iterable[str] | None = None, **which: Any) -> list[RunRow]:
+        wanted = None if statuses is None else list(statuses)
+        rows = await self._as_they_are(functools.partial(super().runs, statuses=wanted, **which))
+        return [row for row in rows if wanted is None or row.status in wanted]
+
+    async def these_runs(self, runs: Iterable[str]) -> list[RunRow]:
+        return await self._as_they_are(functools.partial(super().these_runs, list(runs)))
+
+    async def _as_they_are(self, read: Callable[[], Awaitable[list[RunRow]]]) -> list[RunRow]:
+        for _ in range(_TRIES):
+            rows = await read()
+            frozen = {row.id for row in rows if row.status == "moved" and (row.reason or "").startswith(FREEZES)}
+            were = await self.ask(functools.partial(still, store=self.schema, runs=frozen)) if frozen else {}
+            if were.keys() >= frozen:
+                break  # otherwise its move was decided or called off between the two
+        return [replace(row, **were.get(row.id, {})) for row in rows if row.id in were or row.id not in frozen]
 
     # What an engine asks for
 

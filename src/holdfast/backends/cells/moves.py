@@ -46,7 +46,7 @@ from typing import Final
 
 from holdfast.backends.cells.cell import CellStore
 from holdfast.backends.cells.cells import Cells
-from holdfast.backends.cells.ownership import Holding, schema_of, state_of
+from holdfast.backends.cells.ownership import FREEZES, FROZEN, Holding, schema_of, state_of
 from holdfast.backends.cells.rows import copied, delete_rows, put
 from holdfast.backends.cells.slots import SLOTS
 from holdfast.errors import BadArguments, RunActive, StoreUnavailable, Unsupported
@@ -59,7 +59,6 @@ STEPS: Final = ("leaving", "frozen", "copied", "decided", "arrived", "cleaned")
 _LOOK_S: Final = 0.05
 _LOCK_S: Final = 5.0  # that a mover waits for one that mends
 _TOLD_S: Final = 5.0  # that a move waits for notifications of what happened before it
-_FROZEN: Final = ("status", "reason", "due_at", "waits_for", "awaits", "lease_owner", "finished_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +252,7 @@ class _Mover:
                 await self.db.execute(
                     f"UPDATE runs SET status = 'moved', reason = $2, due_at = NULL, waits_for = NULL, awaits = NULL,"
                     f" lease_owner = NULL, lease_epoch = lease_epoch + 1, finished_at = coalesce(finished_at, $3) WHERE {ours}",
-                    self.slot, f"moved to cell {self.destination.cell!r}", self.origin.clock.now(),
+                    self.slot, f"{FREEZES} {self.destination.cell!r}", self.origin.clock.now(),
                 )  # fmt: skip
                 return len(rows), running
         except _Busy:
@@ -374,6 +373,15 @@ async def _interrupt(db: Connection, cell: CellStore, slot: int) -> None:
     )  # fmt: skip
 
 
+async def standing(db: Connection, store: str) -> tuple[int, list[tuple[int, int, str]]]:
+    """Read how often slots of a cell have changed hands, and the slots, epochs and origins of the parcels that are in it."""
+    cells = schema_of(store)
+    async with db.transaction(isolation="repeatable_read", readonly=True):
+        version = await db.fetchval(f'SELECT version FROM "{cells}".cell')
+        parcels = await db.fetch(f'SELECT slot, epoch, origin FROM "{cells}".arrivals ORDER BY slot')
+    return version, [tuple(row) for row in parcels]
+
+
 async def clear_waste(cell: CellStore) -> None:
     """Delete large values that left with slots and that nothing here names any more, when a worker has time."""
     cells = schema_of(cell.schema)
@@ -476,7 +484,7 @@ async def call_off(db: Connection, cell: CellStore, slot: int) -> bool:
         if state not in ("leaving", "frozen"):
             return False
         if state == "frozen":
-            back = ", ".join(f"{name} = kept.{name}" for name in _FROZEN)
+            back = ", ".join(f"{name} = kept.{name}" for name in FROZEN)
             await db.execute(f"UPDATE runs SET {back} FROM {kept} AS kept WHERE runs.id = kept.id")
             await db.execute(f"DROP TABLE {kept}")
             await _interrupt(db, cell, slot)

@@ -20,12 +20,13 @@ cell is that of the lowest number. An operator gives up one whose database is lo
 # ruff: noqa: S608 - names of our own schemas, and numbers of slots
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import Final
+from typing import Any, Final
 
 import asyncpg
 
@@ -34,6 +35,9 @@ from holdfast.errors import BadArguments, StoreUnavailable
 from holdfast.store.postgres.connection import FENCED, Connection
 
 _LATER: Final = ("ownership_2.sql", "ownership_3.sql")  # what later versions added
+FREEZES: Final = "moved to cell"  # begins the reason that runs of a slot that is frozen have,
+# and `frozen_SLOT` keeps what these were before, until the move is decided or called off.
+FROZEN: Final = ("status", "reason", "due_at", "waits_for", "awaits", "lease_owner", "finished_at")
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('holdfast-cells:' || $1, 0))"
 
 
@@ -183,6 +187,22 @@ async def state_of(db: Connection, store: str, slot: int) -> Holding | None:
         f'SELECT slot, state, epoch, other FROM "{schema_of(store)}".slots WHERE slot = $1', slot
     )  # fmt: skip
     return None if row is None else Holding(*row)
+
+
+async def still(db: Connection, store: str, runs: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Read what these runs were before their slots were frozen. One is left out whose move is decided or called off by now."""
+    cells, found = schema_of(store), dict[str, dict[str, Any]]()
+    slots = await db.fetch(
+        f"SELECT slot FROM \"{cells}\".slots WHERE state = 'frozen' AND slot IN"
+        f' (SELECT "{cells}".slot_of(root_id) FROM runs WHERE id = ANY ($1)) ORDER BY slot',
+        list(runs),
+    )
+    for (slot,) in slots:
+        kept = f'"{cells}".frozen_{int(slot)}'
+        with contextlib.suppress(asyncpg.UndefinedTableError):
+            rows = await db.fetch(f"SELECT id, {', '.join(FROZEN)} FROM {kept} WHERE id = ANY ($1)", list(runs))
+            found |= {row["id"]: {name: row[name] for name in FROZEN} for row in rows}
+    return found
 
 
 def check_names(plan: Plan, said: dict[str, Cell | None]) -> None:

@@ -1,64 +1,105 @@
 """Places in the feed of all cells: one number for a place in each.
 
 A place in one database is exact (`store/postgres/queries.sql` says how); a place in several is one for each, which is no number
-that JSON holds. So a position here is a time, in milliseconds, with a count behind it, and this process remembers which places it
-stands for. For a position that it does not know, of another process or of long ago, it looks in each database where events of
-that time begin, and goes back by a minute: a reader that goes on there is told some events again, and misses none.
+that JSON holds. So a position here is the time at which it was given, in milliseconds, with a count behind it, and this process
+remembers which places it stands for. Positions grow in the order in which a process gives them, because followers that share a
+reader compare them (`http/follow.py`).
+
+For a position that this process does not know, of another process or of long ago, it looks in each database where events begin
+that a reader there may not have been told. So a position says too how far its reader was behind when it was given: a reader of a
+backlog is behind, and so is one whom a cell did not answer. One goes back by that and by a minute more: a reader that goes on
+there is told some events again, and misses none. A cell that did not answer a reader yet has no place in its positions; when it is
+back, its place is looked for in the same way, by the position with which the reader began.
 """
 
 from __future__ import annotations
 
-import time
+import secrets
 from collections import OrderedDict
-from typing import Any, Final
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 _SINCE_MS: Final = 1_767_225_600_000  # the beginning of 2026: a position fits into 53 bits
-_COUNT: Final = 4096
+_COUNT: Final = 128  # positions of a millisecond; the first half is left free, so that one may go back by a few
+_LAGS: Final = 32  # how far the reader was behind: at most 2 ** lag seconds; the last one is from the beginning on
+_TIME: Final = _COUNT * _LAGS
 _KNOWN: Final = 100_000  # positions that are remembered
 _BACK_MS: Final = 60_000
 _NEAR: Final = 50  # events that are looked at together: one alone may say an old time
 
-Places = dict[str, int]  # by the names of the cells
+
+class Place(NamedTuple):
+    """A place in one cell. All that is behind it happened at this time of the cell's clock, or later."""
+
+    position: int
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """A place in each cell that has answered. In any other one is looked for, by an earlier position; None: by this one."""
+
+    of: Mapping[str, Place]
+    start: int | None
 
 
 class Positions:
     """The positions that this process gave, the newest last."""
 
-    def __init__(self) -> None:
+    def __init__(self, cells: Collection[str], now: Callable[[], int]) -> None:
+        self._cells, self._now = cells, now
         self._known: OrderedDict[int, Places] = OrderedDict()
         self._last = 0
 
-    def of(self, places: Places) -> int:
+    def give(self, places: Places) -> int:
         """Give a position, later than all that were given."""
-        self._last = max(self._last + 1, (round(time.time() * 1000) - _SINCE_MS) * _COUNT)
-        self._known[self._last] = dict(places)
+        since = [place.since for place in places.of.values()]
+        if places.start is not None and not places.of.keys() >= set(self._cells):
+            since.append(_since(places.start))
+        time = max(self._now() - _SINCE_MS, self._last // _TIME, 0)
+        lag = _lag(time + _SINCE_MS - min(since, default=0))
+        position = time * _TIME + lag * _COUNT + _COUNT // 2 + secrets.randbelow(8)  # another process may give one now
+        if position <= self._last:
+            position = self._last + 1
+            if position // _COUNT != self._last // _COUNT or position // _COUNT % _LAGS != lag:
+                time += 1
+                lag = _lag(time + _SINCE_MS - min(since, default=0))
+                position = time * _TIME + lag * _COUNT + _COUNT // 2
+        self._last = position
+        self._known[position] = Places(places.of, position if places.start is None else places.start)
         if len(self._known) > _KNOWN:
             self._known.popitem(last=False)
-        return self._last
+        return position
 
-    def known(self, position: int) -> Places | None:
-        """The places that a position stands for; None: they must be looked for."""
-        return {} if position <= 0 else self._known.get(position)
-
-    def later(self, one: int, other: int) -> int:
-        """A position for the later of two places in each cell."""
-        first, second = self.known(one), self.known(other)
-        if first is None or second is None:
-            return max(one, other)
-        merged = {name: max(first.get(name, 0), second.get(name, 0)) for name in {*first, *second}}
-        return one if merged == first else self.of(merged)
+    def known(self, position: int) -> Places:
+        """The places that a position stands for, as far as this process knows them."""
+        return self._known.get(position) or Places({}, max(position, 0))
 
     def before(self, one: int, other: int) -> bool:
         """Is one before another, in any cell?"""
-        first, second = self.known(one), self.known(other)
-        if first is None or second is None:
+        first, second = self.known(one).of, self.known(other).of
+        if not first or not second:
             return one < other
-        return any(first.get(name, place) < place for name, place in second.items())
+        return any(name in first and first[name].position < place.position for name, place in second.items())
 
 
-async def place_at(db: Any, position: int) -> int:
-    """Look where in a database events begin of the time of a position, less a minute."""
-    at = position // _COUNT + _SINCE_MS - _BACK_MS
+def _lag(behind_ms: int) -> int:
+    """The least number of which a reader is not farther behind."""
+    return next((lag for lag in range(_LAGS - 1) if behind_ms <= 1000 << lag), _LAGS - 1)
+
+
+def _since(position: int) -> int:
+    """When the oldest event happened that the reader of a position may not have been told."""
+    lag = position // _COUNT % _LAGS
+    return 0 if position <= 0 or lag == _LAGS - 1 else position // _TIME + _SINCE_MS - (1000 << lag)
+
+
+async def place_at(db: Any, position: int) -> Place:
+    """Look where in a database events begin that the reader of a position may not have been told, less a minute."""
+    at = _since(position) - _BACK_MS
+    if at <= 0:
+        return Place(0, 0)
     low, high = 0, await db.fetchval("SELECT coalesce(max(position), 0) FROM events") + 1
     while high - low > 1:
         middle = (low + high) // 2
@@ -68,4 +109,22 @@ async def place_at(db: Any, position: int) -> int:
             _NEAR,
         )
         low, high = (middle, high) if newest is not None and newest < at else (low, middle)
-    return int(low)
+    first = await db.fetchval(  # those before it are older: in a quiet database, by days
+        "SELECT min(position) FROM (SELECT position, at FROM events WHERE position > $1 ORDER BY position LIMIT $2) AS near"
+        " WHERE at >= $3",
+        low,
+        _NEAR,
+        at,
+    )
+    return Place(int(low if first is None else first - 1), at)
+
+
+async def held_back(db: Any) -> int | None:
+    """Tell when the first of the events happened that a transaction in flight keeps out of the feed; None: it keeps back none."""
+    oldest: int | None = await db.fetchval(
+        "SELECT min(at) FROM (SELECT at FROM events WHERE position >="
+        " (SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + base) << 20 FROM positions)"
+        " ORDER BY position LIMIT $1) AS near",
+        _NEAR,
+    )
+    return oldest

@@ -23,7 +23,7 @@ from holdfast.backends.cells import answers, courier, moves, ownership
 from holdfast.backends.cells.cell import NO_TRANSACTION, CellStore
 from holdfast.backends.cells.cells import PATIENCE_S, Cells
 from holdfast.backends.cells.ownership import Holding
-from holdfast.backends.cells.places import Positions, place_at
+from holdfast.backends.cells.places import Place, Places, Positions, held_back, place_at
 from holdfast.backends.cells.plan import Plan, read_plan
 from holdfast.backends.cells.slots import check_place, key_slot, placed, slot_of
 from holdfast.backends.cells.worker import CellsWorker
@@ -59,6 +59,7 @@ _log = logger("holdfast.store")
 LOOK_EVERY_S: Final = 0.5  # at the owners of slots, and which cells can be reached
 _MOVING_S: Final = 60.0  # that a caller without a deadline waits for a slot that is being copied
 _LOOK_S: Final = 0.02
+_TOLD_S: Final = 0.2
 
 
 class _Clock(SystemClock):
@@ -92,7 +93,11 @@ class CellsStore(Store):
         self.inputs = next(iter(self.cells.made.values())).inputs
         self.cells.heard = self._heard
         self._worker: CellsWorker | None = None
-        self._positions = Positions()
+        self._positions = Positions(plan.urls, self.clock.now)
+        self._told: dict[
+            str, tuple[float, int]
+        ] = {}  # when we asked a cell until when its feed is complete, and what it said
+        self._told_turns = {each: asyncio.Lock() for each in plan.urls}
         self._announced = {each: asyncio.Event() for each in plan.urls}
         self._watches: list[asyncio.Task[None]] = []
 
@@ -177,9 +182,6 @@ class CellsStore(Store):
     def placed(self, id: str, lane: Lane) -> str:
         return placed(id, lane)
 
-    def later(self, position: int, other: int) -> int:
-        return self._positions.later(position, other)
-
     def before(self, position: int, end: int) -> bool:
         return self._positions.before(position - 1, end - 1)
 
@@ -190,7 +192,7 @@ class CellsStore(Store):
 
         `fenced`: what is asked is refused by the database itself where the slot is not.
         """
-        until = time.monotonic() + (write_limit.get() or self.read_limit_s() or _MOVING_S)
+        until = self._until()
         while True:
             cell, known = self.cells.of_slot(slot), self.cells.known(slot)
             refused: BaseException | None = None
@@ -232,7 +234,9 @@ class CellsStore(Store):
             if held is None:
                 await self.cells.look()
         if time.monotonic() > until:
-            raise StoreUnavailable(f"slot {slot} is being moved from cell {cell.cell!r} to another; try again")
+            way = f"from cell {cell.cell!r} " if held is not None and held.state == "frozen" else ""
+            to = held.other if way and held is not None else self.cells.owners[slot]
+            raise StoreUnavailable(f"slot {slot} is being moved {way}to cell {to!r}; try again")
         await asyncio.sleep(_LOOK_S)
 
     async def _every(self, call: Callable[[CellStore], Awaitable[T]]) -> list[tuple[CellStore, T]]:
@@ -269,13 +273,45 @@ class CellsStore(Store):
     async def _find(
         self, call: Callable[[CellStore], Awaitable[T]], found: Callable[[T], bool], missing: HoldfastError
     ) -> tuple[CellStore, T]:
-        """Ask all cells for what one of them has."""
-        for cell, answer in await self._every(call):
-            if found(answer):
-                return cell, answer
-        if self.cells.absent:
-            raise StoreUnavailable(f"it may be in a cell that cannot be asked: {self.cells.why()}")
-        raise missing
+        """Ask all cells for what one of them has, and does not say by its name in which slot it is.
+
+        A slot that moves is in a parcel for a while, and may be asked for before it comes here, and there after it went. So
+        nothing is missing before all were asked while no slot changed hands, and none was in a parcel.
+        """
+        until, stood = self._until(), None
+        while True:
+            for cell, answer in await self._every(call):
+                if found(answer):
+                    return cell, answer
+            if self.cells.absent:
+                raise StoreUnavailable(f"it may be in a cell that cannot be asked: {self.cells.why()}")
+            stands, coming = await self._standing()
+            if not coming and stands == stood:
+                raise missing
+            if time.monotonic() > until:
+                where = [f"slot {slot}, which is being moved to cell {to!r}" for slot, to in coming]
+                raise StoreUnavailable(
+                    f"it may be in {' or '.join(where[:3]) or 'a slot that was moved now'}; try again"
+                )
+            stood = stands
+            if coming:
+                await asyncio.sleep(_LOOK_S)
+
+    async def _standing(self) -> tuple[dict[str, int], list[tuple[int, str]]]:
+        """Read how often slots of each cell have changed hands, and which slots are in parcels, with the cells they go to."""
+        told = await self._every(lambda cell: cell.ask(functools.partial(moves.standing, store=cell.schema)))
+        coming = []
+        for cell, (_, parcels) in told:
+            for slot, epoch, origin in parcels:
+                there = self.cells.made.get(origin)
+                held = await there.holding(slot, PATIENCE_S) if there is not None and there.is_open else None
+                if held is None or (held.state, held.epoch) == ("gone", epoch):
+                    coming.append((slot, cell.cell))
+        return {cell.cell: version for cell, (version, _) in told}, coming
+
+    def _until(self) -> float:
+        """The moment until which the caller waits for a slot that is being moved."""
+        return time.monotonic() + (write_limit.get() or self.read_limit_s() or _MOVING_S)
 
     def _here(self, cell: CellStore, root: str) -> bool:
         return self.cells.owners[slot_of(root)] == cell.cell
@@ -410,19 +446,77 @@ class CellsStore(Store):
         chosen = None if kinds is None else list(kinds)
         return await self._fed(after, limit, lambda cell, place: cell.feed_lines(place, chosen, run, limit, only))
 
+    async def feed_page(
+        self, after: int, sure: int, kinds: Iterable[str] | None, run: str | None = None,
+        only: Mapping[str, str] | None = None,
+    ) -> tuple[list[Line], int]:  # fmt: skip
+        chosen, limit = None if kinds is None else list(kinds), 500
+        pages, read_at, places = await self._read_feed(
+            after, lambda cell, place: cell.feed_lines(place, chosen, run, limit, only)
+        )
+        lines = answers.feed(pages, read_at, places, self._positions, limit)
+        if lines:
+            return lines, lines[-1].position
+        # Only what a cell was asked for is known not to fit: one that has told how far it is sure may have died since.
+        surely, reached = self._positions.known(sure - 1).of, {**places.of}
+        for name in pages:
+            position = max(reached[name].position, surely[name].position if name in surely else 0)
+            reached[name] = Place(position, read_at[name])
+        before = self._positions.known(after).of
+        if {name: place.position for name, place in before.items()} == {
+            name: place.position for name, place in reached.items()
+        }:
+            return lines, after
+        return lines, self._positions.give(Places(reached, places.start))
+
     async def _fed(
         self, after: int, limit: int, read: Callable[[CellStore, int], Awaitable[Sequence[Any]]]
     ) -> list[Any]:
-        places = self._positions.known(after)
-        if places is None:
-            looked = await self._every(lambda cell: cell.ask(lambda db: place_at(db, after)))
-            places = {cell.cell: place for cell, place in looked}
-        pages = await self._every(lambda cell: read(cell, places.get(cell.cell, 0)))
-        return answers.feed({cell.cell: page for cell, page in pages}, places, self._positions, limit)
+        return answers.feed(*await self._read_feed(after, read), self._positions, limit)
+
+    async def _read_feed(
+        self, after: int, read: Callable[[CellStore, int], Awaitable[Sequence[Any]]]
+    ) -> tuple[dict[str, Sequence[Any]], dict[str, int], Places]:
+        """Read a page of each cell that answers: returns the pages, when they were read at the latest, and where they begin."""
+        known = self._positions.known(after)
+        start = known.start or 0
+
+        async def look(cell: CellStore) -> tuple[Place, int]:
+            place = known.of.get(cell.cell)
+            if place is None:
+                place = await cell.ask(lambda db: place_at(db, start))
+            return place, await self._told_until(cell)
+
+        looked = {cell.cell: found for cell, found in await self._every(look)}
+        places = Places({**known.of, **{name: place for name, (place, _) in looked.items()}}, start)
+
+        async def page(cell: CellStore) -> Sequence[Any] | None:
+            return await read(cell, places.of[cell.cell].position) if cell.cell in looked else None
+
+        pages = {cell.cell: found for cell, found in await self._every(page) if found is not None}
+        return pages, {name: looked[name][1] for name in pages}, places
+
+    async def _told_until(self, cell: CellStore) -> int:
+        """Read until when a cell's feed, read from now on, has all that happened. Readers share answers: older ones hold."""
+        async with self._told_turns[cell.cell]:
+            asked_s, until = self._told.get(cell.cell, (0.0, 0))
+            if time.monotonic() - asked_s > _TOLD_S or not until:
+                asked_s, now = time.monotonic(), cell.clock.now()
+                kept = await cell.ask(held_back)
+                until = now if kept is None else min(now, kept)
+                self._told[cell.cell] = asked_s, until
+            return until
 
     async def feed_reach(self) -> tuple[int, int]:
-        found = await self._every(lambda cell: cell.feed_reach())
-        sure, end = (self._positions.of({cell.cell: reach[nth] - 1 for cell, reach in found}) for nth in (0, 1))
+        async def reach(cell: CellStore) -> tuple[Place, Place]:
+            now, until = cell.clock.now(), await self._told_until(cell)
+            sure, end = await cell.feed_reach()
+            return Place(sure - 1, until), Place(end - 1, now)
+
+        found = await self._every(reach)
+        sure, end = (
+            self._positions.give(Places({cell.cell: told[nth] for cell, told in found}, None)) for nth in (0, 1)
+        )
         return sure + 1, end + 1
 
     # The audit: a row of a cell is told apart from those of others by the cell's number
