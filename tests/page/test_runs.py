@@ -60,7 +60,7 @@ def test_a_filter_is_an_address(visit):
     page.click("[role=tab]:has-text('Failed')")
     expect(page.locator("tr[data-row]")).to_have_count(1)
     assert "status=failed" in page.url
-    page.goto("/runs?q=status%3Afailed", "tr[data-row]")
+    page.goto("/runs?q=status%3Afailed")
     expect(page.locator("[role=tab][aria-selected=true]")).to_contain_text("Failed")  # it was typed, and is that tab
     page.click("[role=tab]:has-text('All')")
     expect(page.locator("tr[data-row]").nth(1)).to_be_visible()
