@@ -8,10 +8,12 @@ import fastapi
 import httpx2
 import pytest
 import uvicorn
+from starlette.requests import Request
 from starlette.testclient import TestClient
 from tests.http.site import publish
 
 import holdfast
+from holdfast.http.mount import Embedded
 
 PEOPLE = {"of-ana": holdfast.Actor("ana", groups=["editors"]), "of-eve": (holdfast.Actor("eve"), ["read"])}
 PAGE = {"X-Holdfast-Page": "1"}
@@ -150,3 +152,11 @@ def test_a_client_that_is_not_open_is_told(tmp_path):
     app.mount("/a", holdfast.open(f"sqlite:{tmp_path}/runs.db").asgi())
     with pytest.raises(holdfast.BadArguments, match="open the client first"):
         TestClient(app).get("/a/healthz")
+
+
+@pytest.mark.parametrize("scopes", ["read", ["read", "all"]])
+async def test_what_a_person_may_is_told_as_some_of_the_scopes(tmp_path, scopes):
+    async with holdfast.open(f"sqlite:{tmp_path}/runs.db") as hf:
+        known = Embedded(hf, lambda _: (holdfast.Actor("ana"), scopes))
+        with pytest.raises(TypeError, match=r"give some of .*, such as \(actor, \['read'\]\)"):
+            await known(Request({"type": "http", "method": "GET", "headers": [], "path": "/", "query_string": b""}))

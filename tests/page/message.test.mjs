@@ -1,7 +1,7 @@
 // What a message says.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { parsed, sentAs } from "../../src/holdfast/http/static/js/views/run/message.js";
+import { ambiguous, parsed, sentAs } from "../../src/holdfast/http/static/js/views/run/message.js";
 import { write } from "../../src/holdfast/http/static/js/json.js";
 
 test("what is typed is sent as it is told", () => {
@@ -12,4 +12,9 @@ test("what is typed is sent as it is told", () => {
     ["[1, 2]", "[1,2]", "It is sent as a list of 2 items."], ["null", "null", 'It is sent as null, not as a text. A text is written "null", with quotes.'], ["", "null", "Nothing is written: null is sent."],
   ];
   for (const [text, sent, words] of told) assert.deepEqual([write(parsed(text)), sentAs(text)], [sent, words]);
+});
+
+test("an object with a name that comes twice is not sent, because one of the two would be lost", () => {
+  for (const text of ['{"a": 1, "a": 2}', '[{"b": {"a": 1, "c": [], "\\u0061": 2}}]']) assert.match(ambiguous(text), /"a" is there twice/);
+  for (const text of ['{"a": {"a": 1}, "b": [{"a": "a"}, {"a": ":"}]}', '["a", "a"]', '"{\\"a\\": 1, \\"a\\": 2}"', '{"a": 1, "a": 2', "a: 1, a: 2", "", "null"]) assert.equal(ambiguous(text), null, text);
 });

@@ -372,3 +372,28 @@ def test_a_link_that_an_edit_has_outlived_says_so_when_it_is_opened(office, come
     expect(looking.locator(".q-told")).to_contain_text("ana changed it while you looked. Nothing was decided.")
     looking.locator(".q-told button", has_text="Look at ana's").click()
     expect(looking.locator(".q-acts")).to_contain_text("Your link decides no more: ana changed the value")
+
+
+@pytest.mark.parametrize("by", ["link", "name"])
+def test_who_has_passed_a_question_on_elsewhere_has_nothing_to_press(office, come, by):
+    question = ask(office, "show", '{"amount": 5}', True, id=f"passed-{by}")
+    where = link(office, question, "bo") if by == "link" else f"/approvals/{question.id}"
+    page = come(None if by == "link" else "bo").goto(where, ".q-buttons .primary")
+    page.locator(".q-shown input").first.fill("7")
+    office.act(lambda hf: hf.delegate(question, to="max", by="bo"))
+    expect(page.locator(".q-told")).to_contain_text("You passed it on to max")
+    expect(page.locator(".q-told")).to_contain_text("You had entered")
+    expect(page.locator(".q-acts")).to_contain_text("It is for")
+    assert page.locator(".q-acts button, .q-shown input").count() == 0
+
+
+def test_a_page_whose_link_was_used_elsewhere_says_so_and_keeps_what_was_typed(office, come):
+    question = ask(office, "show", '{"amount": 5}', True, id="used")
+    where = link(office, question, "bo")
+    page, other = (come(None).goto(where, ".q-buttons .primary") for _ in range(2))
+    page.locator(".q-shown input").first.fill("7")
+    decide(other)
+    expect(page.locator(".q-told")).to_contain_text("Your link is used up")
+    expect(page.locator(".q-told")).to_contain_text("7")
+    assert page.locator(".q-acts button, .q-shown input").count() == 0
+    assert "sign-in" not in page.url

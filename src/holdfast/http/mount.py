@@ -51,7 +51,11 @@ class Embedded(Tokens):
         if known is None:
             raise unauthorized("the application that this server is a part of does not know who asks")
         actor, scopes = known if isinstance(known, tuple) else (known, SCOPES)
-        may = [scope for scope in SCOPES if scope in tuple(scopes)]
+        if isinstance(scopes, str) or not set(scopes) <= set(SCOPES):
+            raise TypeError(
+                f"auth= gave {scopes!r} as what a person may; give some of {SCOPES}, such as (actor, ['read'])"
+            )
+        may = [scope for scope in SCOPES if scope in scopes]
         return Caller(Identity(Actor.of(actor), frozenset(may), "app"), "app")
 
 

@@ -2,7 +2,7 @@
 
 import { h, put, retext, swap } from "./dom.js";
 import { icon } from "./icons.js";
-import { isNumber, parse, same, write } from "./json.js";
+import { isNumber, parse, same, twice, write } from "./json.js";
 import { rest, tree } from "./parts.js";
 import { has, plain, typeOf } from "./schema.js";
 import { many } from "./say.js";
@@ -490,7 +490,8 @@ function raw(schema, value, path, context, name) {
   return single(path, input, () => {
     if (!input.value.trim()) return [schema.nullable ? null : undefined, null];
     try {
-      return [parse(input.value, { exact: true }), null];
+      const value = parse(input.value, { exact: true }), name_ = twice(input.value);
+      return name_ === null ? [value, null] : [undefined, `${write(name_)} is there twice`];
     } catch (error) {
       return [undefined, /^\s*["[{]/.test(input.value) ? `it is no JSON: ${error.message}` : `it is no JSON: a text stands in quotes, and a number has nothing behind it`];
     }

@@ -40,6 +40,22 @@ export function parse(text, { exact = false } = {}) {
   return JSON.parse(marked, (key, value) => (typeof value === "string" && value.startsWith(sign) ? new Exact(value.slice(sign.length)) : value));
 }
 
+/** The name that an object in a text has twice, or null: whoever reads it loses one of the two. The text is JSON. */
+export function twice(text) {
+  const open = [];
+  for (const { 0: token, index } of text.matchAll(/"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\]]/g)) {
+    if (token === "{") open.push(new Set());
+    else if (token === "[") open.push(null);
+    else if (token === "}" || token === "]") open.pop();
+    else if (open.at(-1) && /^\s*:/.test(text.slice(index + token.length))) {
+      const name = JSON.parse(token);
+      if (open.at(-1).has(name)) return name;
+      open.at(-1).add(name);
+    }
+  }
+  return null;
+}
+
 /** Write JSON, every number as it was read. */
 export function write(value, indent) {
   const sign = mark();

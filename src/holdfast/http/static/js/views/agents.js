@@ -123,7 +123,7 @@ function starter(agent, context) {
   h("header.sub", h("h2", "Start ", h("code", agent.name)), agent.version && h("span.dim", `version ${agent.version}`)),
   agent.schema.description && h("p.dim", agent.schema.description),
   !agent.served && h("p.stop-ink", icon("warn"), " No worker serves it now; the run waits for one."),
-  writes && [fields.element, h("div.start-more",
+  writes && [!agent.schema.properties && h("p.dim", "Its arguments as JSON, each under its name: ", h("code", '{"topic": "otters"}')), fields.element, h("div.start-more",
     h("div.start-field", h("label", { for: "start-id" }, h("span.strong", "id")), id, taken),
     h("div.start-field", h("label", { for: "start-labels" }, h("span.strong", "labels")), labels),
     h("div.start-field", h("label", h("span.strong", "budget")), h("div.budget", usd, wall))),

@@ -94,6 +94,7 @@ export function open(context) {
     if (answer?.ok && shown?.item.id === id) shown.renew(answer.data.approval);
   };
   const heard = on(["asked"], () => (list(), look()));
+  const ended_ = on(["ended"], () => shown?.end());
   const looking = alone && setInterval(() => document.hidden || !shown?.open || look(), 3000); // nobody tells such a token what happens
 
   counts();
@@ -104,6 +105,7 @@ export function open(context) {
     element: styled(element, "questions"),
     close() {
       heard();
+      ended_();
       clearInterval(looking);
       shown?.close();
     },
@@ -237,7 +239,14 @@ class Question {
   }
 
   get decidable() {
-    return this.open && may("decide") && this.item.mine !== false && !this.outlived;
+    return this.open && may("decide") && this.item.mine !== false && !this.passed && !this.outlived && !this.over;
+  }
+
+  /** How the reader passed it on, if nobody has passed it back. */
+  get passed() {
+    const { name, groups } = get("me"), own = [name, ...(groups ?? []).map((each) => `group:${each}`)];
+    const last = this.item.delegations.findLast((each) => each.by === name || own.includes(each.to));
+    return last && !own.includes(last.to) ? last : null;
   }
 
   /** Is this looked at by a link that was for another value? Then it decides nothing any more. */
@@ -426,7 +435,8 @@ class Question {
       const last = item.changes?.at(-1);
       return `Your link decides no more: ${last ? `${last.by} changed the value ${ago(last.at)}` : "the value was changed"}, and it was for what was shown before. Ask whoever sent it for another.`;
     }
-    const passed = item.delegations.findLast((each) => each.by === name);
+    const { passed } = this;
+    if (this.over) return "Your link is used up, or was ended. Open it again to read what became of the question.";
     if (item.not_by?.includes(name)) return `It is for ${forWhom(item, null)}, and not for you, who started it.`;
     return passed ? `You passed it on to ${passed.to} ${ago(passed.at)}. It is for ${forWhom(item, null)} now.` : `It is for ${forWhom(item, null)}, not for you.`;
   }
@@ -571,7 +581,12 @@ class Question {
       return this.say(twice ? "You have agreed already" : verdict(now_));
     }
     if (code === "stale" && latest) return this.#overtaken(latest, " Nothing was decided.");
-    if (code === "not_allowed") return this.#tell("lock", `It is not yours: it is for ${forWhom(latest ?? this.item, null)}.`, message);
+    if (code === "not_allowed") {
+      const typed = this.#typed();
+      this.item.mine = false;
+      this.#learn(latest ?? this.item);
+      return this.#tell("lock", `It is not yours: it is for ${forWhom(this.item, null)}.`, message, typed);
+    }
     if (code === "expired") return this.#tell("clock", `The time was over: ${otherwise(this.item)} held.`, message);
     swap(this.top, problem({ code, message, hint }));
   }
@@ -611,8 +626,19 @@ class Question {
       return;
     }
     if (told(item) === told(this.item)) return;
-    if (item.status !== "open" && this.open) this.#tell("people", verdict(item), this.#typed());
+    const typed = this.#typed(), could = this.decidable;
+    if (item.status !== "open" && this.open) this.#tell("people", verdict(item), typed);
     this.#learn(item);
+    if (could && this.open && !this.decidable) this.#tell("people", this.#notYours(), typed);
+  }
+
+  /** The link by which this is looked at is no more: nothing is known from here on, and nothing can be decided. */
+  end() {
+    if (!this.open || this.over) return;
+    const typed = this.#typed();
+    this.over = true;
+    this.#learn(this.item);
+    this.#tell("lock", this.#notYours(), typed);
   }
 
   // What the reader has entered, where the form for it is no more.
@@ -628,9 +654,9 @@ class Question {
   #learn(item) {
     const { votes, delegations, needs } = item;
     this.item = { ...this.item, ...(item.status === "open" ? { votes, delegations, needs } : { ...item, mine: this.item.mine }) };
-    if (!this.open) {
+    if (!this.open || (this.form && !this.decidable)) {
       this.form = this.compare = null;
-      this.mine = item.data;
+      this.mine = this.item.data;
       this.#drawShown();
     }
     this.#drawHead();

@@ -7,7 +7,7 @@ import { ask, button, choice, copied, copier, folded, icon, menu, meter, pieces,
 import { age, clock, command, count, day, dollars, exact, FINISHED, happens, lastSign, lived, many, minute, ms, now, progress as far, rested, spoken, stands, takesOver, worker as workerName } from "../../say.js";
 import { get, has, may } from "../../store.js";
 import { planOf } from "./details.js";
-import { parsed, sentAs } from "./message.js";
+import { ambiguous, parsed, sentAs } from "./message.js";
 
 const SAMPLES = 20; // then how long is left can be told
 
@@ -123,6 +123,8 @@ export function head(model, acts) {
         topic.focus();
         return false;
       }
+      const wrong = ambiguous(body.value);
+      if (wrong) return swap(said, wrong), body.focus(), false;
       const answer = await write(model.url("send"), { topic: topic.value.trim(), value: parsed(body.value) });
       if (!answer.ok) return swap(said, `${answer.error.message} ${answer.error.hint ?? ""}`), false;
       toast(`The message is in the inbox of ${model.id}`);
@@ -158,6 +160,8 @@ export function head(model, acts) {
       const given = at.value.trim(), asked = { effects };
       if (given) asked.at = /^\d+$/.test(given) ? Number(given) : given;
       if (id.value.trim()) asked.id = id.value.trim();
+      const wrong = call && instead === "same" && ambiguous(result.value);
+      if (wrong) return swap(said, wrong), result.focus(), false;
       if (call && instead === "same") asked.replace = { [call.key]: parsed(result.value) };
       const answer = await write(model.url("fork"), asked);
       if (!answer.ok) return swap(said, `${answer.error.message} ${answer.error.hint ?? ""}`), false;

@@ -18,7 +18,8 @@ export function history(model, query, acts) {
   const kind = h("select.text.ev-kind", { "aria-label": "Kind", onchange: () => filtered() }, h("option", { value: "" }, "all kinds"), FAMILIES.map((each) => h("option", { value: each, selected: each === query.get("kind") }, each)));
   const scroller = h("div.ev-scroll", { tabIndex: -1, onscroll: () => (frame ||= requestAnimationFrame(scrolled)) }, list);
   const dropped = h("input", { type: "checkbox", checked: query.has("dropped"), onchange: () => filtered() });
-  const element = h("div.run-body", h("section.panel.ev-panel", h("header.ev-tools", h("div.mini-find", icon("filter"), words), kind, h("label.ev-drop", dropped, "taken out too"), h("span.gap"), total), scroller), side);
+  const drop = h("label.ev-drop", { hidden: true }, dropped, "taken out too"); // without a filter all is there
+  const element = h("div.run-body", h("section.panel.ev-panel", h("header.ev-tools", h("div.mini-find", icon("filter"), words), kind, drop, h("span.gap"), total), scroller), side);
   const rows = windowOn(list, { high: ROW });
   let top = 0, high = 0; // of what is in sight
   let pages = new Map(), loading = new Set(), found = null, chosen = at === null ? null : Number(at), frame = 0, timer = 0, shown = null, version = 0, over = false;
@@ -26,6 +27,7 @@ export function history(model, query, acts) {
   const length = () => (found ? found.length : (model.info?.events ?? model.journal.next));
 
   function draw() {
+    drop.hidden = !found;
     total.textContent = found ? `${many(found.length, "event")}${over ? "" : " and more"}` : many(length(), "event");
     list.style.setProperty("height", `${length() * ROW}px`);
     paint();

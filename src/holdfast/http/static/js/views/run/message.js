@@ -1,6 +1,6 @@
 // What a message says: what somebody typed as the value that is sent. Nothing here touches the page.
 
-import { parse } from "../../json.js";
+import { parse, twice } from "../../json.js";
 import { many } from "../../say.js";
 
 /** What is sent for a text: JSON as it is written, and all else as the text that it is. */
@@ -11,6 +11,12 @@ export function parsed(text) {
   } catch {
     return text;
   }
+}
+
+/** Why a text is not sent: an object in it has a name twice, and one of the two would be lost. Null: it can be sent. */
+export function ambiguous(text) {
+  const value = parsed(text), name = typeof value === "object" && value !== null ? twice(text) : null;
+  return name === null ? null : `The name "${name}" is there twice. Write it once.`;
 }
 
 /** What will be sent, in words: an agent that waits for a text does not take a number for one. */
