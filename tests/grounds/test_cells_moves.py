@@ -188,8 +188,9 @@ async def test_a_question_of_a_slot_in_a_parcel_is_waited_for(cells_url):  # noq
             await hf.approval("q-0000000000000000")
 
 
-async def test_a_question_that_moves_while_the_cells_are_asked_is_found(cells_url):  # noqa: F811
+async def test_a_question_that_moves_while_the_cells_are_asked_is_found(cells_url, monkeypatch):  # noqa: F811
     """One cell may be asked before the question comes, and the other one after it went."""
+    monkeypatch.setattr("holdfast.backends.cells.store.PATIENCE_S", 60.0)  # the answers wait for the move
     slot = 300
     _, question = await asked_in(slot, cells_url)
     async with holdfast.open(cells_url) as hf, inventory.opened(cells_url) as store:

@@ -326,7 +326,7 @@ def test_one_token_keeps_no_other_from_following(server):
     first = follow(server, ana)
     for _ in range(999):
         begin(server, "/api/runs/l/events", ana, Accept="text/event-stream")
-    until(lambda: followers(server) == 1_000)
+    until(lambda: followers(server) == 1_000, within_s=120)
     for _ in range(3):
         follow(server, ben)
     assert rest_of_stream(first).endswith(b"0\r\n\r\n")
