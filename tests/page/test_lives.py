@@ -389,7 +389,7 @@ STATES = {
     "done": r"done|approved|denied|answered|expired|withdrawn",
     "failed": "failed|denied|expired",
     "cancelled": "no longer waited for|withdrawn|cancelled",
-    "running": "runs for",
+    "running": "runs for|lost with its process|cut off",  # the latter two if its worker is gone
     "waiting": "waits|attempt",
     "doubt": "in doubt",
 }
