@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,14 +22,13 @@ from holdfast.client.bundles import is_bundle
 from holdfast.errors import BadArguments
 from holdfast.values.text import cut
 from holdfast.words.budget import Budget
-from holdfast.words.durations import seconds
+from holdfast.words.durations import is_number, seconds
 from holdfast.words.harmless import harmless
 from holdfast.words.model import TRANSITIONS
 
 F = TypeVar("F", bound=Callable[..., Any])
 STATUSES: Final = tuple(TRANSITIONS)
 _OFFERED: Final = 500  # ids of runs, the newest, that are completed
-_NUMBER: Final = re.compile(r"\d+(\.\d+)?", re.ASCII)
 subcommand: Final = functools.partial(click.command, cls=Command)
 
 
@@ -93,7 +91,7 @@ def words(ctx: click.Context, parameter: click.Parameter, value: str | None) -> 
 
 def seconds_of(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
     """Read how long to wait, `30s`, or `30` for seconds, in seconds."""
-    return _seconds(ctx, parameter, f"{value}s" if value is not None and _NUMBER.fullmatch(value.strip()) else value)
+    return _seconds(ctx, parameter, f"{value}s" if value is not None and is_number(value) else value)
 
 
 def age_of(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:

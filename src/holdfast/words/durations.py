@@ -55,8 +55,13 @@ def _parse(text: str) -> float:
     return total
 
 
+def is_number(text: str) -> bool:
+    """Tell whether a duration has only a number, and no unit."""
+    return _NUMBER.fullmatch(text.strip()) is not None
+
+
 def _bad(duration: object) -> BadArguments:
-    if isinstance(duration, str) and _NUMBER.fullmatch(duration.strip()):
+    if isinstance(duration, str) and is_number(duration):
         number = cut(duration.strip(), 60)
         return BadArguments(
             f"{number!r} is not a duration, because it has no unit; write '{number}s' for seconds, or m, h, d"

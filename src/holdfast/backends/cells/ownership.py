@@ -35,8 +35,9 @@ from holdfast.errors import BadArguments, StoreUnavailable
 from holdfast.store.postgres.connection import FENCED, Connection
 
 _LATER: Final = ("ownership_2.sql", "ownership_3.sql")  # what later versions added
-FREEZES: Final = "moved to cell"  # begins the reason that runs of a slot that is frozen have,
-# and `frozen_SLOT` keeps what these were before, until the move is decided or called off.
+# The reason of runs whose slot is frozen begins with this. `frozen_SLOT` keeps what these runs were before, until the move is
+# decided or called off.
+FREEZES: Final = "moved to cell"
 FROZEN: Final = ("status", "reason", "due_at", "waits_for", "awaits", "lease_owner", "finished_at")
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('holdfast-cells:' || $1, 0))"
 

@@ -94,9 +94,8 @@ class CellsStore(Store):
         self.cells.heard = self._heard
         self._worker: CellsWorker | None = None
         self._positions = Positions(plan.urls, self.clock.now)
-        self._told: dict[
-            str, tuple[float, int]
-        ] = {}  # when we asked a cell until when its feed is complete, and what it said
+        # Of each cell: when this process asked until when its feed is complete, and the answer.
+        self._told: dict[str, tuple[float, int]] = {}
         self._told_turns = {each: asyncio.Lock() for each in plan.urls}
         self._announced = {each: asyncio.Event() for each in plan.urls}
         self._watches: list[asyncio.Task[None]] = []
