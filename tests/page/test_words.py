@@ -29,6 +29,7 @@ def test_every_kind_of_event_is_told_alike(monkeypatch):
     more = {
         **DATA, "rate": "openai", "paused": True, "pauses": "openai", "spent": {"usd": 0.012, "input_tokens": 1200},
         "published": {"a": "x"}, "effects": {}, "cut": 3, "changed": True, "until": 1_000_000, "instead": {"k": "1"}, "of": "r-0",
+        "votes": [{"by": "cyd", "yes": True}, {"by": "eve", "yes": False}, {"by": "dan", "yes": True}],
         "left": {"usd": 1.5, "tokens": 3, "until": 90_000}, "effect": True, "held_by": "r-2", "at": 9_000, "name": ":sleep",
         "topic": "holdfast:event:order.paid 12ab", "items": [["a", True], ["b", False]],
     }  # fmt: skip

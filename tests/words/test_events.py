@@ -45,6 +45,18 @@ def test_an_error_is_told_once():
     assert told(event("step.failed"), error=False) == "fetch(url='a') failed for good at attempt 2"
 
 
+def test_all_who_agreed_are_told_to_have_approved():
+    """Each once; a person who says no decides alone."""
+    votes = [{"by": by, "yes": True} for by in ("ana", "bo")]
+    for decision, last, who in [
+        ("approved", "bo", "ana and bo"),
+        ("approved", "cyd", "ana and bo and cyd"),
+        ("denied", "bo", "bo"),
+    ]:
+        data = {"decision": decision, "by": last, "approval": "q-1", "votes": votes}
+        assert f"{decision} by {who}" in told(Event(0, "approval.decided", "k#0", data))
+
+
 def test_a_kind_of_a_later_version_is_told_by_its_name():
     assert told(event("moon.landed")) == "moon.landed"
 

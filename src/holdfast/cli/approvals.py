@@ -32,7 +32,7 @@ from holdfast.client.links import LINK_LASTS, SERVER
 from holdfast.client.refusals import Try
 from holdfast.errors import AlreadyDecided, BadArguments, Stale, UnknownApproval
 from holdfast.words.model import FINISHED
-from holdfast.words.people import GROUP, Actor
+from holdfast.words.people import GROUP, Actor, deciders
 
 _DEEDS: Final = {"Approve": "approve", "Deny": "deny", "Answer": "answer"}  # as the audit calls them
 
@@ -171,7 +171,8 @@ def _print(question: Approval, url: str | None, on: Console, stands: str = "") -
             on.print(line, soft_wrap=True)
     else:
         how = question.decision or question.status
-        how += f" by {question.decided_by}" if question.decided_by else ""
+        agreed = [vote.by for vote in question.votes if vote.yes]
+        how += f" by {deciders(how, agreed, question.decided_by)}" if question.decided_by else ""
         how += f" on {question.decided_at.astimezone():%Y-%m-%d %H:%M:%S}" if question.decided_at else ""
         on.print(Text(f"  {how}" + (f": {clean(question.note)}" if question.note else ""), "dim"), soft_wrap=True)
         if question.decision in ("approved", "answered") and question.data is not None:

@@ -18,6 +18,7 @@ from holdfast.words.announcements import event_of
 from holdfast.words.budget import remaining
 from holdfast.words.durations import spoken, when
 from holdfast.words.model import Event
+from holdfast.words.people import deciders
 from holdfast.words.progress import Progress
 from holdfast.words.spent import NOTHING, Spent
 
@@ -238,7 +239,10 @@ def _voted(event: Event) -> str:
 def _decided(event: Event) -> str:
     data = event.data
     note = f" ({data['note']})" if data.get("note") else ""
-    return f"{data.get('decision')} by {data.get('by')}{_said_at(event)}{note}"
+    who = deciders(
+        data.get("decision"), [vote["by"] for vote in data.get("votes", ()) if vote["yes"]], str(data.get("by"))
+    )
+    return f"{data.get('decision')} by {who}{_said_at(event)}{note}"
 
 
 def _said_at(event: Event) -> str:

@@ -185,3 +185,8 @@ def votes_for(votes: Sequence[dict[str, Any]], digest: str) -> list[dict[str, An
 def agreeing(votes: Sequence[dict[str, Any]], digest: str) -> set[str]:
     """Return the names of the people who have said yes to the value with this digest."""
     return {vote["by"] for vote in votes_for(votes, digest) if vote["yes"]}
+
+
+def deciders(decision: str | None, agreed: Iterable[str], last: str) -> str:
+    """Tell who has decided a question: of an approval all who agreed."""
+    return " and ".join(dict.fromkeys([*(agreed if decision == "approved" else ()), last]))

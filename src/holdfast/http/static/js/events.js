@@ -1,6 +1,6 @@
 // Events in words: one row for each kind, with the words that the command line has for it (words/events.py; a test compares them).
 
-import { cost, dollars, many, progress } from "./say.js";
+import { cost, deciders, dollars, many, progress } from "./say.js";
 import { ms, spoken, when } from "./time.js";
 import { cut } from "./text.js";
 
@@ -143,7 +143,7 @@ const WORDS = {
   "approval.reminded": { says: (_, data) => `reminded (${data.nth})${noted(data)}`, about: question },
   "approval.delegated": { says: (_, data) => `${data.by} passed it on to ${data.to}${noted(data)}`, about: question },
   "approval.voted": { says: (event, data) => `${data.by} agreed${data.changed ? " and changed what is shown" : ""}${saidAt(event, data)}${noted(data)}`, about: question },
-  "approval.decided": { says: (event, data) => `${data.decision} by ${data.by}${saidAt(event, data)}${data.note ? ` (${data.note})` : ""}`, about: question },
+  "approval.decided": { says: (event, data) => `${data.decision} by ${deciders(data)}${saidAt(event, data)}${data.note ? ` (${data.note})` : ""}`, about: question },
   "approval.expired": { says: () => "nobody decided in time", about: question },
   "approval.withdrawn": { says: (_, data) => `withdrawn${noted(data)}`, about: question },
   "budget.low": { says: (event, data) => `most of the budget is spent: ${left(event, data)}`, tone: "warn" },

@@ -192,6 +192,9 @@ export const blind = (me) => (me.question ? "Your link opens one question, and n
 /** Has this person agreed to a question as it is? Then it waits for others. */
 export const agreed = (item, me) => item.votes.some((each) => each.yes && each.by === me?.name);
 
+/** Who has decided a question, in a row or in the event of its end: of an approval all who agreed. */
+export const deciders = ({ decision, votes, by, decided_by: last = by }) => [...new Set([...(decision === "approved" ? (votes ?? []).filter((each) => each.yes).map((each) => each.by) : []), last])].filter(Boolean).join(" and ");
+
 // What the API advises is for programs. Where it names a path, people are told what the page has for that.
 const ADVICE = {
   unknown_run: "It may have been deleted. Runs has those there are.", unknown_agent: "Agents has those that workers have published.", unknown_approval: "Approvals has those that are open.",

@@ -6,11 +6,11 @@ import { both, diff, outlined } from "../difference.js";
 import { same, write as json } from "../json.js";
 import { ask, button, choice, copied, facts, ghosts, glyph, icon, problem, runLink, strand, toast, tree, unfold, unshown, value as shownValue, who } from "../parts.js";
 import { brief, has, money, typeOf } from "../schema.js";
-import { agreed, exact, many, ms, now, seconds, spoken } from "../say.js";
+import { agreed, deciders, exact, many, ms, now, seconds, spoken } from "../say.js";
 import { get, looks, may, on, set } from "../store.js";
 import { styled } from "../sheets.js";
 import { cut, poses } from "../text.js";
-import { ago, changeOf, changer, counted, deciders, ended, forWhom, isChanged, kindOf, lookOf, otherwise, saidBy, verdict, voices } from "./approvals/kinds.js";
+import { ago, changeOf, changer, counted, ended, forWhom, isChanged, kindOf, lookOf, otherwise, saidBy, verdict, voices } from "./approvals/kinds.js";
 
 const DID = { approve: "Approved", deny: "Denied", answer: "Answered", delegate: "Passed on" };
 

@@ -1,7 +1,7 @@
 // Kinds of questions, and what became of one: those that agents ask, and those that Holdfast asks for them, about doubt, budgets and loops.
 
 import { same, write } from "../../json.js";
-import { age, ms, now, people, question } from "../../say.js";
+import { age, deciders, ms, now, people, question } from "../../say.js";
 import { cut } from "../../text.js";
 
 /** approve, ask, in_doubt, again (of a step that ran before the point to which its run went back), budget or loop. */
@@ -39,9 +39,6 @@ export function verdict(item) {
   if (item.status === "withdrawn") return "It was withdrawn: the agent no longer waits for it.";
   return `${deciders(item) || "Somebody"} ${item.decision ?? "decided"} it${item.decided_at ? ` ${ago(item.decided_at)}` : ""}${changeOf(item)}.`;
 }
-
-/** Who has decided it: of an approval all who agreed. */
-export const deciders = (item) => [...new Set([...(item.decision === "approved" ? item.votes.filter((each) => each.yes).map((each) => each.by) : []), item.decided_by])].filter(Boolean).join(" and ");
 
 /** Who changed it last. */
 export const changer = (item) => item.changes?.at(-1)?.by ?? item.votes[0]?.by ?? "Somebody"; // who changes it says the first yes to that

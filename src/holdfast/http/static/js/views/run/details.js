@@ -5,7 +5,7 @@ import { told } from "../../events.js";
 import { write as json } from "../../json.js";
 import { isOpen, outcome } from "./journal.js";
 import { button, copied, facts, icon, moment, problem, runLink, standing, tree, value, who } from "../../parts.js";
-import { bytes, clock, cost, count, dollars, many, ms, people, spoken, tokens, worker } from "../../say.js";
+import { bytes, clock, cost, count, dollars, isMine, many, ms, people, spoken, tokens, worker } from "../../say.js";
 import { get, has, may } from "../../store.js";
 import { distinct } from "../../text.js";
 import { between, edge, moved, path as line } from "./torn.js";
@@ -184,14 +184,14 @@ function childPart(model, call) {
 }
 
 function questionPart(model, call, acts) {
-  const { question } = call, me = get("me");
+  const { question } = call, me = get("me"), asks = !question.decision && may("decide") && isMine(question.to, me);
   return h("section.asked-part", h("h3", "Question ", h("code.mono", question.id)),
     call.sort === "question" ? null : h("p", `${question.again ? "Its body ran before, behind the point from which this run goes on" : "What happened could not be known"}; a person is asked.`),
     h("p.dim", `for ${people(question.to, me)}`),
     question.decision ? h("p", question.by ? who(question.by) : null, h("span", ` ${outcome(question)}`), question.decidedAt ? h("span.dim", ` ${clock(question.decidedAt)}`) : null) : null,
     question.note ? h("blockquote", question.note) : null,
     (question.marks ?? []).length ? h("ul.remarks", question.marks.map(([at, , text]) => h("li", text, h("span.dim", ` ${clock(at)}`)))) : null,
-    h("div", button(question.decision || !may("decide") ? "Show it" : "Decide…", { name: "person", kind: question.decision || !may("decide") ? "small" : "small primary", href: path("approvals", question.id) })));
+    h("div", button(asks ? "Decide…" : "Show it", { name: "person", kind: asks ? "small primary" : "small", href: path("approvals", question.id) })));
 }
 
 // A tear

@@ -8,6 +8,7 @@
 // is null until it is there.
 
 import { errorLine, isAgain, isQuiet, isRequest, says as said, told } from "../../events.js";
+import { deciders } from "../../say.js";
 import { ms, spoken } from "../../time.js";
 
 const REPLACED = "replaced when the run was forked";
@@ -638,7 +639,7 @@ export const outcome = ({ by, decision, changed }) => (decision === "expired" ? 
 function decided(journal, event) {
   const { data } = event, call = questionOf(journal, event), text = said(event);
   if (!call) return journal._top(event, "note", text);
-  if (call.question) Object.assign(call.question, { by: data.by ?? null, decision: event.kind === "approval.expired" ? "expired" : (data.decision ?? null), note: data.note ?? "", decidedAt: event.at, gave: data.yes ? (event.preview ?? "") : "" });
+  if (call.question) Object.assign(call.question, { by: deciders(data) || null, decision: event.kind === "approval.expired" ? "expired" : (data.decision ?? null), note: data.note ?? "", decidedAt: event.at, gave: data.yes ? (event.preview ?? "") : "" });
   if (call.question && data.decision === "approved") voted(call.question, data);
   if (call.sort === "question") {
     const good = event.kind === "approval.decided" && data.yes;
