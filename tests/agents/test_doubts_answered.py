@@ -288,7 +288,7 @@ async def answer_truthfully(hf, question, result):
 
 
 @pytest.mark.slow
-@pytest.mark.by_day("probe", "ask")
+@pytest.mark.by_day("ask")
 @pytest.mark.parametrize("policy", EFFECTS)
 async def test_no_effect_is_lost_or_done_twice(policy):
     """With a crash before and after every commit, each effect is in the ledger once; `fail` never claims one."""

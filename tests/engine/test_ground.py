@@ -268,6 +268,7 @@ def test_large_programs_leave_the_same_journal_on_every_ground(timely, tmp_path,
 
 
 @pytest.mark.slow
+@pytest.mark.by_day("*-0.0", "races-*", "waiting-*")
 @pytest.mark.parametrize("park_s", [0.0, 0.001])
 @pytest.mark.parametrize("name", schedules.ALL)
 def test_a_schedule_leaves_the_same_journal_on_every_ground(timely, tmp_path, name, park_s):
@@ -321,6 +322,7 @@ async def dropped_anywhere(first, together, *, late_s, drops=6):
 
 
 @pytest.mark.slow
+@pytest.mark.by_day("0.0")
 @pytest.mark.parametrize("late_s", [0.0, 0.002])
 def test_a_program_goes_on_wherever_it_is_dropped(late_s):
     """In the middle of a commit too: of what was not acknowledged any part may be there."""

@@ -78,6 +78,7 @@ async def test_a_set_of_an_older_version_is_not_settled_with_an_old_file_either(
         assert store.missing == ["b"]
 
 
+@pytest.mark.by_day("added")
 @both
 async def test_a_cell_that_is_lost_for_good_is_given_up_and_never_comes_back(old, cells_url, cell_urls):  # noqa: F811
     slot = slot_of(IN_B)

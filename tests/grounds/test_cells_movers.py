@@ -122,7 +122,7 @@ async def test_a_mover_that_stands_still_in_a_transaction_deletes_nothing_that_c
     await all_is_well(cells_url, *names)
 
 
-@pytest.mark.by_day("decided", "copied")
+@pytest.mark.by_day("decided")
 @pytest.mark.parametrize("step", moves.STEPS)
 async def test_a_mover_that_stands_still_keeps_others_out(step, cells_url):  # noqa: F811
     names = family(SLOT, 2)
@@ -139,7 +139,7 @@ async def test_a_mover_that_stands_still_keeps_others_out(step, cells_url):  # n
     await all_is_well(cells_url, *names)
 
 
-@pytest.mark.by_day("copied", "decided")
+@pytest.mark.by_day("copied")
 @pytest.mark.parametrize("step", moves.STEPS[1:-1])
 async def test_a_mover_that_lost_its_sessions_while_it_stood_still_writes_nothing(step, cells_url):  # noqa: F811
     """Others called its move off, or finished it, and the slot went on; what it decided upon is not so any more."""
@@ -246,7 +246,7 @@ async def test_a_slot_without_an_owner_is_told_and_settled(cells_url):  # noqa: 
 # What others see meanwhile
 
 
-@pytest.mark.by_day("copied", "decided")
+@pytest.mark.by_day("copied")
 @pytest.mark.parametrize("step", moves.STEPS)
 async def test_no_run_is_counted_twice_wherever_a_mover_died(step, cells_url):  # noqa: F811
     names = family(SLOT, 6)

@@ -216,6 +216,7 @@ async def test_a_question_that_moves_while_the_cells_are_asked_is_found(cells_ur
         assert (await hf.approval(question.id)).id == question.id
 
 
+@pytest.mark.by_day("copied")
 @pytest.mark.parametrize("step", ["frozen", "copied", "decided"])
 async def test_a_run_is_not_shown_as_moved_before_its_slot_is(step, cells_url):  # noqa: F811
     slot = 300
@@ -238,7 +239,7 @@ async def test_a_run_is_not_shown_as_moved_before_its_slot_is(step, cells_url): 
             await hf.get(name).info()
 
 
-@pytest.mark.by_day("frozen", "decided", "arrived")
+@pytest.mark.by_day("decided")
 @pytest.mark.parametrize("step", moves.STEPS)
 async def test_a_mover_is_killed_behind_each_step(step, cells_url, tmp_path):  # noqa: F811
     """A worker that looks calls the move off, or finishes it; in between nobody hears that a run is gone."""

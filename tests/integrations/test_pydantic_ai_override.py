@@ -77,6 +77,7 @@ async def overriding(how: str, who: str) -> str:
             return (await agent.run("go", model=stand_in())).output
 
 
+@pytest.mark.by_day("block-careful", "given-clerk", "named-careful")
 @pytest.mark.parametrize("who", ["clerk", "careful"])
 @pytest.mark.parametrize("how", ["block", "given", "named"])
 async def test_a_model_that_agent_code_puts_in_place_is_asked_in_every_life(how, who):

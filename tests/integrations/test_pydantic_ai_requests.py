@@ -235,6 +235,7 @@ def test_what_is_no_field_of_a_message_may_hold_the_message():
     told.call(turns)
 
 
+@pytest.mark.by_day("?")
 @pytest.mark.parametrize("seed", range(25))
 def test_requests_of_random_conversations_are_told_as_if_each_was_written_anew(seed):
     """Messages come, go, change places and change; tools come and go; answers are in the journal, or not."""

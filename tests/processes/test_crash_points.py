@@ -97,7 +97,7 @@ CASES = [(agent.name, 0.0) for agent in scenes.ALL]
 CASES += [(name, IN_MEMORY_S) for name in ("sleep", "child", "messages", "timeout")]
 
 
-@pytest.mark.by_day("child-parked", "doubt_ask-parked", "messages-parked", "parallel-parked")
+@pytest.mark.by_day("child-parked", "doubt_ask-parked", "messages-parked")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("agent", "grace_s"), CASES, ids=[f"{name}-{'kept' if s else 'parked'}" for name, s in CASES])
 def test_killed_at_every_commit(forks, tmp_path, agent, grace_s, request):
@@ -113,7 +113,7 @@ def test_killed_at_every_commit_on_postgres(forks, tmp_path, agent, postgres_url
     Story(forks, tmp_path, agent, 0.0, postgres_url).die_at_every_commit(request)
 
 
-@pytest.mark.by_day("doubt_*", "parallel")
+@pytest.mark.by_day("doubt_ask", "doubt_probe", "parallel")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("agent", [agent.name for agent in scenes.ALL])
 def test_killed_in_every_body(forks, tmp_path, agent, request):

@@ -97,7 +97,7 @@ CASES = [(agent.name, 0.0) for agent in scenes.ALL]
 CASES += [(name, 60.0) for name in ("sleep", "child", "messages", "timeout")]
 
 
-@pytest.mark.by_day("doubt_ask-parked", "messages-kept")
+@pytest.mark.by_day("messages-kept")
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(("agent", "grace_s"), CASES, ids=[f"{name}-{'kept' if s else 'parked'}" for name, s in CASES])
 def test_closed_at_every_commit(forks, tmp_path, agent, grace_s, request):

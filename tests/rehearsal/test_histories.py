@@ -25,7 +25,7 @@ def store(request, tmp_path):
     return url, runs
 
 
-@pytest.mark.by_day("*-sqlite", "*-forks-postgres")
+@pytest.mark.by_day("*-sqlite")
 async def test_every_recorded_run_is_checked_and_replayed(store):
     url, runs = store
     agents.ledger.clear()
@@ -43,7 +43,7 @@ async def test_every_recorded_run_is_checked_and_replayed(store):
     assert not agents.ledger
 
 
-@pytest.mark.by_day("*-sqlite", "*-forks-postgres")
+@pytest.mark.by_day("*-sqlite")
 async def test_every_recorded_run_is_replayed_up_to_its_middle(store):
     """Wherever a replay is told to stop, the code fits what came before."""
     url, runs = store

@@ -270,6 +270,7 @@ def tries_of(known: dict[str, str]) -> dict[str, list[tuple[dict[str, str], Any]
     }
 
 
+@pytest.mark.by_day("write-decide")
 @pytest.mark.parametrize("scopes", [("write",), ("decide",), ("write", "decide")], ids="-".join)
 async def test_a_caller_that_may_not_read_is_told_no_secret_on_any_path(tmp_path, scopes):
     """Neither by what is done, nor by what is refused; what it sent itself is no secret. A new path needs its tries here."""
