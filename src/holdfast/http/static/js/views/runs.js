@@ -139,15 +139,16 @@ class List {
     if (!answer.ok) return this.#failed(answer.error, () => (this.pages.length ? this.more() : this.begin()));
     swap(this.trouble);
     const { runs, next, position } = answer.data;
-    if (!this.pages.length) {
+    const first = !this.pages.length;
+    this.pages.push({ after, ids: runs.map((each) => each.id), next });
+    this.end = !next;
+    if (first) {
       swap(this.body);
-      if (!runs.length) return this.#nothing();
+      if (!runs.length) return this.#nothing(position);
       this.place = this.context.narrow ? put(h("ul.cards"), []) : this.#table();
       this.body.append(this.place);
       this.#follow(position);
     }
-    this.pages.push({ after, ids: runs.map((each) => each.id), next });
-    this.end = !next;
     this.#add(runs);
     this.#drawFoot();
   }
@@ -273,6 +274,7 @@ class List {
   }
 
   #merge(page, runs) {
+    if (!this.rows.size && runs.length) return this.begin(); // nothing fitted until now
     const found = new Set();
     for (const run of runs) {
       found.add(run.id);
@@ -384,12 +386,12 @@ class List {
     swap(this.foot, h("span.dim", `1 – ${count(shownRows)} of ${this.end || this.counts?.exact ? "" : "about "}${count(total)}`), !this.end && h("span.dim", "rows are read as you scroll"));
   }
 
-  async #nothing() {
+  async #nothing(position) {
     if (this.tokens.length || this.tab !== "all") {
       const without = this.tokens.length ? { q: write(this.tokens.slice(0, -1)) } : { status: null, needs: null };
       const state = this.tab === "all" ? [] : this.tab === "needs" ? [{ word: "needs", sign: ":", values: ["yes"] }] : withWord([], "status", [this.tab]);
       swap(this.body, h("section.empty", h("h2", "Nothing fits"), h("p.dim", `${inWords([...state, ...this.tokens])}.`), h("div.empty-acts", meant(this.tokens) && button(`Look for ${meant(this.tokens)}`, { kind: "primary", onclick: () => this.go({ q: meant(this.tokens) }) }), button("Take the last condition away", { onclick: () => this.go(without) }))));
-      return this.#follow(undefined);
+      return this.#follow(position);
     }
     const agents = await read("api/agents");
     if (this.closed) return;
