@@ -429,7 +429,7 @@ class List {
   }
 
   #drawMany() {
-    if (!may("write") || !this.chosen.size) {
+    if (!this.chosen.size) {
       document.body.classList.remove("choosing");
       return void swap(this.many);
     }
@@ -454,8 +454,8 @@ class List {
     const at = () => document.activeElement?.closest("[data-row]")?.dataset.row;
     this.context.keys({
       f: () => this.field?.focus(),
-      x: () => (at() && may("write") ? this.pick(at()) : false),
-      "Shift+X": () => (at() && may("write") ? this.pick(at(), true) : false),
+      x: () => (at() ? this.pick(at()) : false),
+      "Shift+X": () => (at() ? this.pick(at(), true) : false),
       y: () => (at() ? copied(at(), "The id") : false),
       n: () => this.#needing(1),
       "Shift+N": () => this.#needing(-1),
