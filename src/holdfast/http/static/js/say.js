@@ -205,6 +205,9 @@ const ADVICE = {
 
 /** What one can do about an error, in words for people; empty where the advice is for programs alone. */
 export const advice = (error) => (/\b(GET|POST|PUT|DELETE) \/|\/api\b|openapi|Authorization|\bhf\./.test(error.hint ?? "") ? (ADVICE[error.code] ?? "") : (error.hint ?? ""));
+/** An error in a line. */
+export const refusal = (error) => `${error.message.replace(/\.?$/, ".")} ${advice(error)}`;
+
 
 /** A call as people name it: `:approve` is what the engine calls a question. */
 export const callName = (name) => ({ ":approve": "approval", ":ask": "question", ":receive": "message", ":receive.timeout": "wait for a message" })[name] ?? String(name).replace(/^:/, "").replaceAll(".", " ");
