@@ -202,6 +202,28 @@ def test_a_value_that_changed_while_one_looked_is_shown_and_nothing_is_decided(s
     expect(page.locator("dialog .diff-line.add mark")).to_have_text("7")
 
 
+@pytest.mark.parametrize("what", ["changes it", "decides"])
+def test_a_sheet_closes_when_somebody_else_decides_or_changes_the_value(stage, visit, what):
+    question = ask(stage, "privileges", "rob", id=f"rob-{what.split()[0]}")
+    page = visit("bo").goto(f"/approvals/{question.id}", ".q-buttons .primary")
+    page.locator(".q-scroll").evaluate("(each) => { each.style.height = '200px'; each.scrollTop = 5000; }")
+    page.click(".q-buttons .primary")
+    page.fill("dialog input", "it is due")
+    other = holdfast.Actor("ana", groups=["it-admins"])
+    if what == "decides":
+        stage.act(lambda hf: hf.deny(question, by=other))
+        told = "ana denied it"
+    else:
+        stage.act(lambda hf: hf.approve(question, by=other, data={**question.data, "days": 7}))
+        told = "ana changed it while you looked"
+    expect(page.locator("dialog")).to_have_count(0, timeout=15_000)
+    expect(page.locator(".q-told")).to_contain_text(told)
+    expect(page.locator(".q-told")).to_be_in_viewport()
+    expect(page.locator(".q-buttons .primary:enabled")).to_have_count(0)
+    if what != "decides":
+        expect(page.locator("[aria-label=Note]")).to_have_value("it is due")
+
+
 def test_how_long_ago_goes_on_wherever_it_stands(stage, visit):
     question = ask(stage, "refund", 22.0, id="refund-22")
     ask(stage, "refund", 23.0, id="refund-23")

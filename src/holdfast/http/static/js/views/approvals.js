@@ -213,6 +213,7 @@ class Question {
 
   close() {
     this.closed = true;
+    this.shut?.();
   }
 
   /** Draw it for another width, or with other words for times. What was typed, and what was shown, stays as it is. */
@@ -509,6 +510,10 @@ class Question {
     const wrong = h("div");
     const first = saidBy(item)[0];
     const agrees = decision?.decision === "approve", edits = agrees && this.changed;
+    const shut = (this.shut = () => { // it was for what is not to be decided any more
+      this.note = field.value;
+      field.closest("dialog")?.close();
+    });
     const answer = await ask({
       title, yes, kind,
       body: [h("p.mid", first), says && h("p.dim", says), body, agrees && item.data !== null && (edits ? diff(...both(item.data, this.mine)) : isChanged(item) ? [h("p.strong", `${changer(item)} changed this:`), diff(...both(item.shown, item.data))] : h("pre.q-three", cut(outlined(item.data), 2000))),
@@ -517,16 +522,18 @@ class Question {
         const made = makes();
         if (!made) return false;
         this.note = field.value;
+        this.shut = null; // what is sent is waited for
         let sent = await write(path("api", "approvals", item.id), { ...made, digest: item.digest, note: this.note }, "POST", { exact: true });
         if (sent.error?.code === "unknown") {
           const tells = (message, hint) => swap(wrong.isConnected ? wrong : this.top, problem({ code: "unknown", message, hint }));
           tells("It is not known whether this was decided; looking.", sent.error.message);
           sent = await this.#looked();
-          if (!sent) return tells("It was not decided: the question is as it was.", "Try again."), false;
+          if (!sent) return tells("It was not decided: the question is as it was.", "Try again."), (this.shut = shut), false;
           if (!wrong.isConnected) this.#settled({ ...sent, how: made.decision }); // the sheet was closed meanwhile
         }
         if (sent.status === 422 || sent.status === 400) {
           swap(wrong, problem(sent.error));
+          this.shut = shut;
           const at = sent.error.details?.path;
           if (at && this.form) this.form.show([{ path: at, message: sent.error.message }]);
           return false;
@@ -534,6 +541,7 @@ class Question {
         return { ...sent, how: made.decision };
       },
     });
+    this.shut = null;
     if (answer) await this.#settled(answer);
   }
 
@@ -587,6 +595,7 @@ class Question {
   #overtaken(latest, more = "") {
     const by = changer(latest);
     this.theirs = latest.digest;
+    this.shut?.();
     const take = (value) => {
       this.item = { ...latest, mine: this.item.mine };
       this.mine = value;
@@ -641,11 +650,13 @@ class Question {
   // What others did, above all else.
   #tell(name, first, ...more) {
     swap(this.top, h("div.q-told", { role: "alert" }, icon(name), h("div", aging("p.strong", typeof first === "string" ? () => first : first), more.map((each) => (typeof each === "string" ? h("p.dim", each) : each)))));
+    this.top.scrollIntoView({ block: "nearest" });
   }
 
   #learn(item) {
     const { votes, delegations, needs } = item;
     this.item = { ...this.item, ...(item.status === "open" ? { votes, delegations, needs } : { ...item, mine: this.item.mine }) };
+    if (!this.decidable) this.shut?.();
     if (!this.open || (this.form && !this.decidable)) {
       this.form = this.compare = null;
       this.mine = this.item.data;
