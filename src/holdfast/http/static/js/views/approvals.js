@@ -12,6 +12,7 @@ import { styled } from "../sheets.js";
 import { cut, poses } from "../text.js";
 import { ago, changeOf, changer, counted, ended, forWhom, isChanged, kindOf, lookOf, otherwise, saidBy, verdict, voices } from "./approvals/kinds.js";
 
+let kept = null; // what was typed when a session ended: {id, by, digest, note, mine}
 const DID = { approve: "Approved", deny: "Denied", answer: "Answered", delegate: "Passed on" };
 
 export function open(context) {
@@ -191,7 +192,11 @@ function past(item) {
 class Question {
   constructor(item, { narrow, back, done, form, keys, say }) {
     Object.assign(this, { item, narrow, back, done, say, makes: form, kind: kindOf(item), shows: "form", note: "", rests: "", theirs: null, compare: null });
-    this.mine = item.data;
+    this.by = get("me").name;
+    const typed = kept?.id === item.id && kept.by === this.by && kept;
+    kept = null;
+    this.mine = typed?.digest === item.digest ? typed.mine : item.data;
+    if (typed) this.note = typed.note;
     this.head = h("header.q-head");
     this.top = h("div.q-trouble");
     this.shown = h("section.q-shown", { onclick: () => this.#seen(), onmore: () => this.#seen() });
@@ -214,6 +219,7 @@ class Question {
   close() {
     this.closed = true;
     this.shut?.();
+    if (!get("me")) kept = { id: this.item.id, by: this.by, digest: this.item.digest, note: this.note, mine: this.mine };
   }
 
   /** Draw it for another width, or with other words for times. What was typed, and what was shown, stays as it is. */
@@ -280,7 +286,7 @@ class Question {
     const writes = this.decidable && (kind === "ask" || (item.editable && item.kind === "approve"));
     const title = { ask: "Your answer", in_doubt: "What is known", again: "What is known", budget: "How much more", loop: "The calls that repeat" }[kind] ?? "What you decide";
     if (writes) {
-      const start = kind === "ask" ? (item.data ?? undefined) : this.mine;
+      const start = kind === "ask" ? (this.mine ?? undefined) : this.mine;
       this.form = this.makes(schema ?? {}, start, { was: kind === "ask" ? undefined : item.shown, changed: () => this.#edited(), label: title });
       if (kind !== "ask") this.#edited();
     } else if (!this.open) this.#drawChange();
