@@ -119,6 +119,21 @@ async def test_requests_that_are_wrong(site):
 
 
 @on_a_server
+async def test_an_error_has_one_advice_and_it_is_for_this_door(site):
+    """The message of an error ends with a command for those who have a terminal; here that of the server stands alone."""
+    await site.hf.start(twice, 1, id="fork-me")
+    for method, path, document, advised in (
+        ("POST", "/api/runs/fork-me/fork", {"at": "nowhere#0"}, "GET /api/runs/{id}/steps"),
+        ("GET", "/api/runs/fork-me/steps/nowhere", None, "GET /api/runs/{id}/steps"),
+        ("GET", "/api/schedules/nobody", None, "GET /api/schedules"),
+    ):
+        answer = await site.web.request(method, path, json=document)
+        told = answer.json()["error"]
+        assert "`holdfast" not in told["message"] and not told["message"].endswith((".", ";")), told
+        assert "no" in told["message"] and told["hint"].startswith(advised), told
+
+
+@on_a_server
 async def test_a_document_is_bounded(site):
     """One that says it is too large is refused unread; one that does not say so is refused when it has become too large."""
 

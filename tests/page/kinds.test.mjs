@@ -10,11 +10,12 @@ const yes = (by, second) => ({ by, yes: true, note: "", at: at(second) });
 
 test("who has passed it on is not among those it is for, and who got it is", () => {
   const passed = item({ delegations: [{ by: "ana", to: "carl", note: "", at: at(1) }] });
-  assert.equal(forWhom(passed, { name: "ana", groups: [] }), "ben, bosses, carl");
-  assert.equal(forWhom(passed, { name: "carl", groups: [] }), "ben, bosses, you");
-  assert.equal(forWhom(item({ delegations: [...passed.delegations, { by: "carl", to: "ana", note: "", at: at(2) }] }), null), "ben, bosses, ana");
+  assert.equal(forWhom(passed, { name: "ana", groups: [] }), "ben, group:bosses, carl");
+  assert.equal(forWhom(passed, { name: "carl", groups: [] }), "ben, group:bosses, you");
+  assert.equal(forWhom(item({ delegations: [...passed.delegations, { by: "carl", to: "ana", note: "", at: at(2) }] }), null), "ben, group:bosses, ana");
   assert.equal(forWhom(item({ to: [], delegations: passed.delegations }), null), "anybody but ana");
   assert.equal(forWhom(item({ to: [] }), null), "anybody");
+  assert.equal(forWhom(item({ to: ["group:ana", "ana"] }), { name: "ana", groups: ["ana"] }), "group:ana, you"); // a group may have the name of a person
 });
 
 test("voices are in the order in which they came, each once", () => {

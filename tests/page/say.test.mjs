@@ -49,7 +49,7 @@ test("what happens is a sentence", () => {
 
 test("questions are for people and groups", () => {
   const me = { name: "ana", groups: ["it-admins"] };
-  assert.equal(people(["ana", "group:it-admins", "bo"], me), "you, it-admins, bo");
+  assert.equal(people(["ana", "group:it-admins", "bo"], me), "you, group:it-admins, bo");
   assert.equal(people([], me), "anybody");
   assert.ok(isMine(["group:it-admins"], me) && isMine([], me) && !isMine(["bo"], me));
 });

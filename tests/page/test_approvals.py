@@ -1,6 +1,7 @@
 """Questions: the form of every type, the change beside it, one sheet before a decision, and what others did meanwhile."""
 
 import json
+import re
 
 import pytest
 from playwright.sync_api import expect
@@ -199,6 +200,46 @@ def test_a_value_that_changed_while_one_looked_is_shown_and_nothing_is_decided(s
     page.click(".q-buttons .primary")
     expect(page.locator("dialog")).to_contain_text("ana changed this:")
     expect(page.locator("dialog .diff-line.add mark")).to_have_text("7")
+
+
+@pytest.mark.parametrize("what", ["changes it", "decides"])
+def test_a_sheet_closes_when_somebody_else_decides_or_changes_the_value(stage, visit, what):
+    question = ask(stage, "privileges", "rob", id=f"rob-{what.split()[0]}")
+    page = visit("bo").goto(f"/approvals/{question.id}", ".q-buttons .primary")
+    page.locator(".q-scroll").evaluate("(each) => { each.style.height = '200px'; each.scrollTop = 5000; }")
+    page.click(".q-buttons .primary")
+    page.fill("dialog input", "it is due")
+    other = holdfast.Actor("ana", groups=["it-admins"])
+    if what == "decides":
+        stage.act(lambda hf: hf.deny(question, by=other))
+        told = "ana denied it"
+    else:
+        stage.act(lambda hf: hf.approve(question, by=other, data={**question.data, "days": 7}))
+        told = "ana changed it while you looked"
+    expect(page.locator("dialog")).to_have_count(0, timeout=15_000)
+    expect(page.locator(".q-told")).to_contain_text(told)
+    expect(page.locator(".q-told")).to_be_in_viewport()
+    expect(page.locator(".q-buttons .primary:enabled")).to_have_count(0)
+    if what != "decides":
+        expect(page.locator("[aria-label=Note]")).to_have_value("it is due")
+
+
+def test_how_long_ago_goes_on_wherever_it_stands(stage, visit):
+    question = ask(stage, "refund", 22.0, id="refund-22")
+    ask(stage, "refund", 23.0, id="refund-23")
+    ana = visit("ana")
+    page = ana.goto(f"/approvals/{question.id}", ".q-buttons .primary")
+    page.clock.install()
+    page.reload()
+    page.wait_for_selector(".q-buttons .primary")
+    stage.act(lambda hf: hf.deny(question, by="ana"))
+    foot = page.locator(".q-acts")
+    expect(foot).to_contain_text("ana denied it")
+    ana.settle()
+    page.clock.run_for(300_000)
+    listed, decided = page.locator(".inbox-item:has-text('23.00')"), page.locator(".decided li").first
+    for place in (foot, page.locator(".q-told"), listed, decided):
+        expect(place).to_contain_text(re.compile("[5-9] min ago"), timeout=10_000)
 
 
 def test_doubt_is_resolved_by_what_a_person_knows(stage, visit):

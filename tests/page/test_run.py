@@ -256,3 +256,17 @@ def test_two_runs_of_which_one_goes_on_are_followed(stage, visit):
     expect(page.locator(".cmp-run").nth(1)).to_contain_text("completed")
     expect(page.locator(".cmp-row").first).to_contain_text("denied by bo")
     expect(page.locator(".cmp-row").first).to_contain_text("approved by bo")
+
+
+def test_what_the_filter_of_calls_takes_can_be_read(visit):
+    """The words in the empty field have room, also in a wide font."""
+    page = visit("ana").goto("/runs/noor", ".mini-find input")
+    field = page.locator(".mini-find input")
+    needed = field.evaluate(
+        """(each) => {
+        const canvas = document.createElement("canvas").getContext("2d");
+        canvas.font = `${getComputedStyle(each).fontSize} "DejaVu Sans"`;
+        return canvas.measureText(each.placeholder).width;
+        }"""
+    )
+    assert needed < field.evaluate("(each) => each.clientWidth")

@@ -164,6 +164,30 @@ def test_a_new_run_waits_behind_a_button_and_no_row_moves(stage, visit):
     expect(row(page, "news-1").locator(".standing")).to_have_text("cancelled", timeout=15_000)
 
 
+def test_a_list_in_which_nothing_fits_shows_what_fits_later(stage, visit):
+    """As where failed runs are retried together, leave the list, and come back into it."""
+    page = visit("ana").goto("/runs?q=label%3Atide%3Dlow", ".empty")
+    expect(page.locator(".empty")).to_contain_text("Nothing fits")
+    stage.act(lambda hf: hf.start("listener", "later", id="low-1", after="6h", labels={"tide": "low"}))
+    expect(row(page, "low-1")).to_be_visible(timeout=15_000)
+    expect(page.locator(".empty")).to_have_count(0)
+    stage.act(lambda hf: hf.get("low-1").cancel(by="ana", reason="enough"))
+    expect(row(page, "low-1").locator(".standing")).to_have_text("cancelled", timeout=15_000)  # it is followed
+
+
+def test_who_may_only_read_chooses_two_runs_to_compare(visit):
+    page = visit("eve", size=TALL).goto("/runs", "tr[data-row]")
+    bar = page.locator(".many")
+    page.check("tr[data-row=cleanup-0716] input")
+    expect(bar).to_contain_text("1 chosen, two can be compared", timeout=15_000)
+    assert bar.locator("button").count() == 1  # which chooses none
+    row(page, "paused-1").focus()
+    page.keyboard.press("x")
+    expect(bar.locator("a")).to_have_attribute("href", "compare?a=cleanup-0716&b=paused-1")
+    bar.locator("a").click()
+    page.wait_for_url("**/compare?a=cleanup-0716&b=paused-1")
+
+
 def test_rows_are_chosen_by_keys_and_the_bar_offers_what_fits(visit):
     page = visit("ana", size=TALL).goto("/runs", "tr[data-row]")
     row(page, "paused-1").focus()

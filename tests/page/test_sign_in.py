@@ -7,6 +7,7 @@ import time
 from urllib.parse import quote
 
 import pytest
+from playwright.sync_api import expect
 from tests.http.provider import OidcProvider
 from tests.page.browser import Visitor
 from tests.page.scene import bare
@@ -196,3 +197,67 @@ def test_a_sign_in_that_proves_nothing_says_so_and_can_be_begun_again(club, come
     page.click("text=Allow")
     page.wait_for_selector(".inbox")
     assert page.url == f"{made.address}/approvals?tab=decided"
+
+
+@pytest.fixture
+def uma(stage, visit):
+    """Somebody whose token is revoked while she looks."""
+    made = visit(None)
+    made.sign_in(stage.token("uma", groups=["it-admins", "editors"]))
+    yield made
+    stage.act(revoke)
+
+
+async def revoke(hf):
+    for each in await hf.tokens():
+        if each.name == "uma" and each.revoked_at is None:
+            await hf.revoke_token(each.id)
+
+
+async def refunds(hf):
+    """A question of a new run."""
+    return await (await hf.start("refund", 31.0)).wait_for_question()
+
+
+ENDED = "Your session has ended: it ran out, or was revoked."
+
+
+@pytest.mark.parametrize("path", ["/runs", "/runs/noor", "/fleet"])
+def test_when_a_session_ends_the_page_says_so(stage, uma, path):
+    page = uma.goto(path, "main h1")
+    stage.act(revoke)
+    expect(page.locator(".told")).to_contain_text(ENDED, timeout=15_000)
+    page.fill("#token", stage.token("uma"))
+    page.click("button[type=submit]")
+    page.wait_for_url(f"**{path}")
+
+
+def test_a_page_that_does_not_follow_itself_sees_the_end_of_its_session_and_keeps_the_note(stage, uma):
+    """One page of a browser follows the questions for all."""
+    uma.goto("/approvals", ".inbox-item")
+    question = stage.act(refunds)
+    page = uma.context.new_page()
+    page.goto(f"/approvals/{question.id}")
+    page.fill("[aria-label=Note]", "by the window")
+    page.click(".q-buttons .primary")
+    expect(page.locator("dialog input")).to_have_value("by the window")
+    page.fill("dialog input", "by the river")
+    stage.act(revoke)
+    expect(page.locator(".told")).to_contain_text(ENDED, timeout=15_000)
+    expect(page.locator(".told")).not_to_contain_text("Nothing was done")
+    expect(page.locator("dialog")).to_have_count(0)
+    page.fill("#token", stage.token("uma", groups=["it-admins", "editors"]))
+    page.click("button[type=submit]")
+    expect(page.locator("[aria-label=Note]")).to_have_value("by the river", timeout=15_000)
+
+
+def test_what_is_pressed_after_a_session_ended_does_nothing_and_that_is_said(stage, uma):
+    question = stage.act(refunds)
+    uma.page.route("**/api/events**", lambda _: None)  # nothing tells the page
+    page = uma.goto(f"/approvals/{question.id}", ".q-buttons .primary")
+    page.click(".q-buttons .primary")
+    stage.act(revoke)
+    page.click("dialog button[type=submit]")
+    expect(page.locator(".told")).to_contain_text(ENDED, timeout=15_000)
+    expect(page.locator(".told")).to_contain_text("Nothing was done by what you pressed.")
+    assert stage.act(lambda hf: hf.approval(question.id)).status == "open"

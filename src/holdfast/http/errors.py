@@ -12,6 +12,7 @@ Where the store is, is told to nobody. Messages name it, because in Python their
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -29,6 +30,9 @@ from holdfast.words.statuses import code_of as code
 _MOST_SAID: Final = 4_000  # characters: a message names what was sent
 _MOST_OF_ONE: Final = 200  # characters of a text among the details
 _MOST_PARTS: Final = 100  # of a list among the details
+_COMMAND: Final = re.compile(
+    r"[.;] `holdfast (\w+)[^`]*` (?:has|lists)\b[^`]*\Z"
+)  # what a message advises in a terminal
 _log = logger("holdfast.http")
 
 HINTS: Final[dict[type[HoldfastError], str]] = {
@@ -55,6 +59,9 @@ HINTS: Final[dict[type[HoldfastError], str]] = {
     errors.UnknownSchedule: "GET /api/schedules lists those there are.",
     errors.UnknownTrigger: "GET /api/triggers lists those there are.",
 }
+
+# The same advice at this door, where that of the class would be another.
+INSTEAD: Final = {"steps": "GET /api/runs/{id}/steps lists its calls with their keys."}
 
 # Code -> status and hint.
 REFUSALS: Final[dict[str, tuple[int, str]]] = {
@@ -115,7 +122,10 @@ def problem(error: Exception, store: str = "") -> tuple[int, dict[str, Any], Map
         retry = {"Retry-After": "1"} if status == 503 else None
         if getattr(error, "lasting", False):
             hint, retry = "Ask a server that may write; this one can only read.", None
-        document = _document(code_of(kind), _message(error, store), hint, error.details)
+        message = _message(error, store)
+        if hint and (command := _COMMAND.search(message)):  # who asks here may have no terminal
+            message, hint = message[: command.start()], INSTEAD.get(command[1], hint)
+        document = _document(code_of(kind), message, hint, error.details)
         if isinstance(error, errors.Stale) and error.approval is not None:
             document["approval"] = error.approval
         return status, document, retry

@@ -52,7 +52,7 @@ async function ask(path, options, exact = false) {
   if (answer.ok && torn) return { ok: false, status: answer.status, data: null, error: { ...UNREADABLE, code: options.method ? "unknown" : "unreadable", hint: `${options.method ? "It may be done all the same: look again. " : ""}Something before the server may have answered in its place. ${torn.message}` } };
   if (answer.ok) return { ok: true, status: answer.status, data, error: null };
   const error = data?.error ?? { code: `http_${answer.status}`, message: `The server answered ${answer.status}.`, hint: "", details: null };
-  if (answer.status === 401 && path !== "session") set(get("me")?.question ? { ended: (get("ended") ?? 0) + 1 } : { me: null, out: (get("out") ?? 0) + 1 }); // a link's page stays
+  if (answer.status === 401 && path !== "session") set(get("me")?.question ? { ended: (get("ended") ?? 0) + 1 } : { me: null, out: (get("out") ?? 0) + 1, over: options.method ?? get("over") ?? (get("me") && "GET") }); // a link's page stays
   return { ok: false, status: answer.status, data, error };
 }
 

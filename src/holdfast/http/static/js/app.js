@@ -66,6 +66,7 @@ const viewNamed = (name) => import(`./views/${name}.js`);
 
 function close(before) {
   before?.opened?.close?.();
+  document.querySelector("dialog")?.close(); // what it asks is of what is left
   before?.off.forEach((off) => off());
 }
 

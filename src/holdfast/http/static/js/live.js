@@ -159,15 +159,15 @@ export function inbox(tells, after) {
     last = event.position;
     tells(event);
   };
-  const begin = () => follow("inbox", "api/events?kinds=approval", { after: last, tells: (event) => { heard(event); radio?.postMessage(event); } });
+  const begin = () => follow("inbox", "api/events?kinds=approval", { after: last, tells: (event) => { heard(event); radio?.postMessage(event); }, over: () => release?.() });
   if (radio) radio.onmessage = (message) => heard(message.data);
-  if (!navigator.locks || !radio) return void begin(); // no lock without TLS or loopback: then each tab follows for itself
+  const lock = navigator.locks && radio ? (then) => navigator.locks.request(name, then) : (then) => then(); // none without TLS or loopback: then each tab follows for itself
   let release = null;
   let wanted = false;
   const want = () => {
     if (wanted) return;
     wanted = true;
-    navigator.locks.request(name, () => new Promise((done) => {
+    lock(() => new Promise((done) => {
       const following = begin();
       release = () => {
         following.close();
@@ -178,7 +178,7 @@ export function inbox(tells, after) {
     }));
   };
   want();
-  on(["asleep"], () => (get("asleep") ? release?.() : want())); // a tab that is seen takes over
+  on(["asleep", "me"], () => (get("asleep") || !get("me") ? release?.() : want())); // a tab that is seen takes over; one whose session has ended makes room, so that the others see that theirs has
 }
 
 if (typeof document !== "undefined") document.addEventListener("visibilitychange", watch);

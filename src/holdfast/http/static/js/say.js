@@ -176,15 +176,14 @@ export function lived(run, since = 0) {
 /** What a run did when it did not work, in words. */
 export const rested = ({ waited, stopped, gone }) => [waited >= 1 && `waited ${spoken(waited)}`, stopped >= 1 && `stopped for ${spoken(stopped)}`, gone >= 1 && `no process for ${spoken(gone)}`].filter(Boolean).join(", ") || "without a wait";
 
-/** People and groups, in words: 'you, it-admins'. */
+/** People and groups, in words: 'you, group:it-admins'. A bare name may be a person's or a group's. */
 export function people(to, me) {
   if (!to?.length) return "anybody";
-  return to.map((each) => (each === me?.name || me?.groups?.includes(bare(each)) ? (each === me?.name ? "you" : bare(each)) : bare(each))).join(", ");
+  return to.map((each) => (each === me?.name ? "you" : each)).join(", ");
 }
-const bare = (name) => name.replace(/^group:/, "");
 
 /** Is this for the person who looks? */
-export const isMine = (to, me) => !to?.length || to.some((each) => each === me?.name || me?.groups?.includes(bare(each)));
+export const isMine = (to, me) => !to?.length || to.some((each) => each === me?.name || me?.groups?.includes(each.replace(/^group:/, "")));
 
 /** Why this person cannot look around. */
 export const blind = (me) => (me.question ? "Your link opens one question, and nothing else." : `Your token may ${me.scopes.join(" and ")}, and not read.`);
@@ -205,6 +204,9 @@ const ADVICE = {
 
 /** What one can do about an error, in words for people; empty where the advice is for programs alone. */
 export const advice = (error) => (/\b(GET|POST|PUT|DELETE) \/|\/api\b|openapi|Authorization|\bhf\./.test(error.hint ?? "") ? (ADVICE[error.code] ?? "") : (error.hint ?? ""));
+
+/** An error in a line. */
+export const refusal = (error) => `${error.message.replace(/\.?$/, ".")} ${advice(error)}`;
 
 /** A call as people name it: `:approve` is what the engine calls a question. */
 export const callName = (name) => ({ ":approve": "approval", ":ask": "question", ":receive": "message", ":receive.timeout": "wait for a message" })[name] ?? String(name).replace(/^:/, "").replaceAll(".", " ");

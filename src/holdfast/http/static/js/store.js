@@ -26,6 +26,7 @@ const state = {
   mine: 0, // open questions for the person who looks
   line: { how: "live", asOf: null, again: null }, // live, lost or ended
   fresh: false, // the server has another version than the page
+  over: null, // the method of what was asked when the session ended: GET is no press
   notice: null, // one line above the page: {text, act: [label, function]}
   theme: document.documentElement.dataset.theme ?? null,
 };

@@ -12,6 +12,7 @@ import { styled } from "../sheets.js";
 import { cut, poses } from "../text.js";
 import { ago, changeOf, changer, counted, ended, forWhom, isChanged, kindOf, lookOf, otherwise, saidBy, verdict, voices } from "./approvals/kinds.js";
 
+let kept = null; // what was typed when a session ended: {id, by, digest, note, mine}
 const DID = { approve: "Approved", deny: "Denied", answer: "Answered", delegate: "Passed on" };
 
 export function open(context) {
@@ -95,6 +96,9 @@ export function open(context) {
   };
   const heard = on(["asked"], () => (list(), look()));
   const ended_ = on(["ended"], () => shown?.end());
+  const ticking = setInterval(() => {
+    for (const each of element.querySelectorAll("[data-ages]")) retext(each, AGES.get(each)());
+  }, 1000);
   const looking = alone && setInterval(() => document.hidden || !shown?.open || look(), 3000); // nobody tells such a token what happens
 
   counts();
@@ -106,6 +110,7 @@ export function open(context) {
     close() {
       heard();
       ended_();
+      clearInterval(ticking);
       clearInterval(looking);
       shown?.close();
     },
@@ -148,12 +153,12 @@ function inbox({ mine, others, decided }, chosen) {
 }
 
 function entry(item, chosen) {
-  const left = ms(item.expires_at) === null ? null : ms(item.expires_at) - now();
+  const ends = ms(item.expires_at);
   return h("li", h("a.inbox-item", { href: path("approvals", item.id), data: { row: item.id }, "aria-current": item.id === chosen ? "true" : undefined },
     glyph(lookOf(item)),
     h("div.inbox-what", h("p.strong", saidBy(item)[0]), h("p.dim.cut", item.path.join(" › "), " · ", hint(item)),
-      h("p.inbox-meta", h("span.dim", `asked ${ago(item.asked_at)}`), item.needs > 1 && h("span.dim", `${item.votes.filter((each) => each.yes).length} of ${item.needs} agree`),
-        left !== null && h("span", { class: left < 6 * 3_600_000 ? "ask-ink" : "dim" }, left > 0 ? `${left < 600_000 ? seconds(left) : spoken(left)} left` : "time is over"),
+      h("p.inbox-meta", aging("span.dim", () => `asked ${ago(item.asked_at)}`), item.needs > 1 && h("span.dim", `${item.votes.filter((each) => each.yes).length} of ${item.needs} agree`),
+        ends !== null && aging("span", () => until(ends), { class: ends - now() < 6 * 3_600_000 ? "ask-ink" : "dim" }),
         item.mine ? agreed(item, get("me")) && h("span.dim", "you agreed") : h("span.dim", `for ${forWhom(item, null)}`)))));
 }
 
@@ -177,7 +182,7 @@ function hint(item) {
 function past(item) {
   return h("li", h("a", { href: path("approvals", item.id), data: { row: item.id } }, h("span.strong.cut", saidBy(item)[0]),
     h("p.dim.cut", h("span", { class: `said-${item.decision ?? "none"}` }, ended(item)), item.decided_by && ` by ${deciders(item)}`, changeOf(item), item.note && `: ${item.note}`),
-    h("span.dim.at", ago(item.decided_at ?? item.expires_at ?? item.asked_at))));
+    aging("span.dim.at", () => ago(item.decided_at ?? item.expires_at ?? item.asked_at))));
 }
 
 // One question: where it comes from, what is decided, your change, who said what, what happened before, and the bar that decides.
@@ -187,8 +192,11 @@ function past(item) {
 class Question {
   constructor(item, { narrow, back, done, form, keys, say }) {
     Object.assign(this, { item, narrow, back, done, say, makes: form, kind: kindOf(item), shows: "form", note: "", rests: "", theirs: null, compare: null });
-    this.mine = item.data;
-    this.left = h("span.q-left");
+    this.by = get("me").name;
+    const typed = kept?.id === item.id && kept.by === this.by && kept;
+    kept = null;
+    this.mine = typed?.digest === item.digest ? typed.mine : item.data;
+    if (typed) this.note = typed.note;
     this.head = h("header.q-head");
     this.top = h("div.q-trouble");
     this.shown = h("section.q-shown", { onclick: () => this.#seen(), onmore: () => this.#seen() });
@@ -204,15 +212,14 @@ class Question {
     this.#drawSaid();
     this.#drawActs();
     this.#drawPast();
-    this.#tick();
-    this.timer = setInterval(() => this.#tick(), 1000);
     const letter = (name) => () => { const found = this.acts.querySelector(`[data-key="${name}"]`); if (!found || found.disabled) return false; found.click(); };
     keys({ ...Object.fromEntries([..."adpr"].map((each) => [each, letter(each)])), e: () => (this.form ? this.form.focus() : false), y: () => copied(this.item.id, "The id") });
   }
 
   close() {
     this.closed = true;
-    clearInterval(this.timer);
+    this.shut?.();
+    if (!get("me")) kept = { id: this.item.id, by: this.by, digest: this.item.digest, note: this.note, mine: this.mine };
   }
 
   /** Draw it for another width, or with other words for times. What was typed, and what was shown, stays as it is. */
@@ -260,7 +267,7 @@ class Question {
     const { item, narrow } = this;
     const me = this.decidable || !this.open ? get("me") : null; // it is nobody's "you" who cannot decide it
     const [first, rest] = saidBy(item);
-    const odd = item.to.filter(poses);
+    const odd = item.to.filter(poses), ends = ms(item.expires_at);
     swap(this.head,
       narrow && this.back && h("a.back", { href: "approvals" }, icon("left"), this.back),
       h("p.q-path", item.path.map((each, at) => [at > 0 && icon("right"), h("span", each)]), looks() ? runLink(item.run, { text: item.root }) : h("span.mono", item.root)),
@@ -268,15 +275,7 @@ class Question {
       h("div.q-meta", h("span", h("span.dim", "asked "), aged(item.asked_at)),
         h("span", h("span.dim", "for "), forWhom(item, me), item.not_by?.length > 0 && h("span.dim", `, not ${item.not_by.join(", ")}`), odd.length > 0 && h("span.chip.stop", icon("warn"), "letters of two alphabets")),
         this.open ? h("span", h("span.dim", "if nobody decides: "), otherwise(item)) : h("span", h("span", { class: `said-${item.decision ?? "none"}` }, ended(item)), item.decided_by && ` by ${deciders(item)}`, item.decided_at && h("span.dim", " ", aged(item.decided_at))),
-        this.left));
-  }
-
-  #tick() {
-    for (const each of this.element.querySelectorAll("time[data-at]")) retext(each, ago(each.dataset.at));
-    const expires = ms(this.item.expires_at);
-    if (!this.open || expires === null || get("line").how === "lost") return;
-    const rest = expires - now();
-    swap(this.left, icon("clock"), h("time", { title: exact(expires) }, rest > 0 ? `${rest < 600_000 ? seconds(rest) : spoken(rest)} left` : "the time is over"));
+        this.open && ends !== null && h("span.q-left", icon("clock"), aging("time", () => until(ends), { title: exact(ends) }))));
   }
 
   // What is decided
@@ -287,7 +286,7 @@ class Question {
     const writes = this.decidable && (kind === "ask" || (item.editable && item.kind === "approve"));
     const title = { ask: "Your answer", in_doubt: "What is known", again: "What is known", budget: "How much more", loop: "The calls that repeat" }[kind] ?? "What you decide";
     if (writes) {
-      const start = kind === "ask" ? (item.data ?? undefined) : this.mine;
+      const start = kind === "ask" ? (this.mine ?? undefined) : this.mine;
       this.form = this.makes(schema ?? {}, start, { was: kind === "ask" ? undefined : item.shown, changed: () => this.#edited(), label: title });
       if (kind !== "ask") this.#edited();
     } else if (!this.open) this.#drawChange();
@@ -400,9 +399,9 @@ class Question {
   // Deciding
 
   #drawActs() {
-    if (!this.open) return swap(this.acts, h("div", h("p.dim", `${verdict(this.item)} Nothing is left to decide.${this.rests}`)));
+    if (!this.open) return swap(this.acts, h("div", aging("p.dim", () => `${verdict(this.item)} Nothing is left to decide.${this.rests}`)));
     if (!may("decide")) return swap(this.acts, h("div", h("p.dim", "Your token may look and not decide.")));
-    if (!this.decidable) return swap(this.acts, h("div", h("p.dim", this.#notYours())));
+    if (!this.decidable) return swap(this.acts, h("div", aging("p.dim", () => this.#notYours())));
     const { narrow } = this;
     this.behind = unshown(this.shown);
     const voted = this.voted;
@@ -517,6 +516,10 @@ class Question {
     const wrong = h("div");
     const first = saidBy(item)[0];
     const agrees = decision?.decision === "approve", edits = agrees && this.changed;
+    const shut = (this.shut = () => { // it was for what is not to be decided any more
+      this.note = field.value;
+      field.closest("dialog")?.close();
+    });
     const answer = await ask({
       title, yes, kind,
       body: [h("p.mid", first), says && h("p.dim", says), body, agrees && item.data !== null && (edits ? diff(...both(item.data, this.mine)) : isChanged(item) ? [h("p.strong", `${changer(item)} changed this:`), diff(...both(item.shown, item.data))] : h("pre.q-three", cut(outlined(item.data), 2000))),
@@ -525,16 +528,18 @@ class Question {
         const made = makes();
         if (!made) return false;
         this.note = field.value;
+        this.shut = null; // what is sent is waited for
         let sent = await write(path("api", "approvals", item.id), { ...made, digest: item.digest, note: this.note }, "POST", { exact: true });
         if (sent.error?.code === "unknown") {
           const tells = (message, hint) => swap(wrong.isConnected ? wrong : this.top, problem({ code: "unknown", message, hint }));
           tells("It is not known whether this was decided; looking.", sent.error.message);
           sent = await this.#looked();
-          if (!sent) return tells("It was not decided: the question is as it was.", "Try again."), false;
+          if (!sent) return tells("It was not decided: the question is as it was.", "Try again."), (this.shut = shut), false;
           if (!wrong.isConnected) this.#settled({ ...sent, how: made.decision }); // the sheet was closed meanwhile
         }
         if (sent.status === 422 || sent.status === 400) {
           swap(wrong, problem(sent.error));
+          this.shut = shut;
           const at = sent.error.details?.path;
           if (at && this.form) this.form.show([{ path: at, message: sent.error.message }]);
           return false;
@@ -542,6 +547,7 @@ class Question {
         return { ...sent, how: made.decision };
       },
     });
+    this.shut = null;
     if (answer) await this.#settled(answer);
   }
 
@@ -575,7 +581,7 @@ class Question {
       const now_ = { ...this.item, ...(latest ?? { ...details, status: "decided" }), mine: this.item.mine };
       const twice = now_.status === "open"; // it was this person's own yes, a second time
       const changed = !twice && latest && isChanged(latest) && latest.decision === "approved";
-      this.#tell("people", twice ? `You have agreed already. ${counted(now_)}` : verdict(now_),
+      this.#tell("people", twice ? `You have agreed already. ${counted(now_)}` : () => verdict(now_),
         twice ? "A person counts once; what is missing is the yes of somebody else." : "What you sent came after that, so it was not counted.", changed && diff(...both(latest.shown, latest.data)), !twice && latest?.note && h("q", latest.note), !twice && this.#typed());
       this.#learn(now_);
       return this.say(twice ? "You have agreed already" : verdict(now_));
@@ -595,6 +601,7 @@ class Question {
   #overtaken(latest, more = "") {
     const by = changer(latest);
     this.theirs = latest.digest;
+    this.shut?.();
     const take = (value) => {
       this.item = { ...latest, mine: this.item.mine };
       this.mine = value;
@@ -627,9 +634,9 @@ class Question {
     }
     if (told(item) === told(this.item)) return;
     const typed = this.#typed(), could = this.decidable;
-    if (item.status !== "open" && this.open) this.#tell("people", verdict(item), typed);
+    if (item.status !== "open" && this.open) this.#tell("people", () => verdict(item), typed);
     this.#learn(item);
-    if (could && this.open && !this.decidable) this.#tell("people", this.#notYours(), typed);
+    if (could && this.open && !this.decidable) this.#tell("people", () => this.#notYours(), typed);
   }
 
   /** The link by which this is looked at is no more: nothing is known from here on, and nothing can be decided. */
@@ -648,12 +655,14 @@ class Question {
 
   // What others did, above all else.
   #tell(name, first, ...more) {
-    swap(this.top, h("div.q-told", { role: "alert" }, icon(name), h("div", h("p.strong", first), more.map((each) => (typeof each === "string" ? h("p.dim", each) : each)))));
+    swap(this.top, h("div.q-told", { role: "alert" }, icon(name), h("div", aging("p.strong", typeof first === "string" ? () => first : first), more.map((each) => (typeof each === "string" ? h("p.dim", each) : each)))));
+    this.top.scrollIntoView({ block: "nearest" });
   }
 
   #learn(item) {
     const { votes, delegations, needs } = item;
     this.item = { ...this.item, ...(item.status === "open" ? { votes, delegations, needs } : { ...item, mine: this.item.mine }) };
+    if (!this.decidable) this.shut?.();
     if (!this.open || (this.form && !this.decidable)) {
       this.form = this.compare = null;
       this.mine = this.item.data;
@@ -665,8 +674,18 @@ class Question {
   }
 }
 
-// How long ago, as it is at each tick.
-const aged = (at) => h("time", { title: exact(at), data: { at } }, ago(at));
+// Words that time changes, as they are at each tick.
+const AGES = new WeakMap();
+const aging = (tag, words, props = {}) => {
+  const made = h(tag, { ...props, data: { ages: "" } }, words());
+  AGES.set(made, words);
+  return made;
+};
+const aged = (at) => aging("time", () => ago(at), { title: exact(at) });
+const until = (at) => {
+  const rest = at - now();
+  return rest > 0 ? `${rest < 600_000 ? seconds(rest) : spoken(rest)} left` : "the time is over";
+};
 
 // What people have done to a question.
 const told = (item) => [item.status, item.digest, item.needs, item.votes.length, item.delegations.length].join();

@@ -139,15 +139,16 @@ class List {
     if (!answer.ok) return this.#failed(answer.error, () => (this.pages.length ? this.more() : this.begin()));
     swap(this.trouble);
     const { runs, next, position } = answer.data;
-    if (!this.pages.length) {
+    const first = !this.pages.length;
+    this.pages.push({ after, ids: runs.map((each) => each.id), next });
+    this.end = !next;
+    if (first) {
       swap(this.body);
-      if (!runs.length) return this.#nothing();
+      if (!runs.length) return this.#nothing(position);
       this.place = this.context.narrow ? put(h("ul.cards"), []) : this.#table();
       this.body.append(this.place);
       this.#follow(position);
     }
-    this.pages.push({ after, ids: runs.map((each) => each.id), next });
-    this.end = !next;
     this.#add(runs);
     this.#drawFoot();
   }
@@ -273,6 +274,7 @@ class List {
   }
 
   #merge(page, runs) {
+    if (!this.rows.size && runs.length) return this.begin(); // nothing fitted until now
     const found = new Set();
     for (const run of runs) {
       found.add(run.id);
@@ -384,12 +386,12 @@ class List {
     swap(this.foot, h("span.dim", `1 – ${count(shownRows)} of ${this.end || this.counts?.exact ? "" : "about "}${count(total)}`), !this.end && h("span.dim", "rows are read as you scroll"));
   }
 
-  async #nothing() {
+  async #nothing(position) {
     if (this.tokens.length || this.tab !== "all") {
       const without = this.tokens.length ? { q: write(this.tokens.slice(0, -1)) } : { status: null, needs: null };
       const state = this.tab === "all" ? [] : this.tab === "needs" ? [{ word: "needs", sign: ":", values: ["yes"] }] : withWord([], "status", [this.tab]);
       swap(this.body, h("section.empty", h("h2", "Nothing fits"), h("p.dim", `${inWords([...state, ...this.tokens])}.`), h("div.empty-acts", meant(this.tokens) && button(`Look for ${meant(this.tokens)}`, { kind: "primary", onclick: () => this.go({ q: meant(this.tokens) }) }), button("Take the last condition away", { onclick: () => this.go(without) }))));
-      return this.#follow(undefined);
+      return this.#follow(position);
     }
     const agents = await read("api/agents");
     if (this.closed) return;
@@ -427,7 +429,7 @@ class List {
   }
 
   #drawMany() {
-    if (!may("write") || !this.chosen.size) {
+    if (!this.chosen.size) {
       document.body.classList.remove("choosing");
       return void swap(this.many);
     }
@@ -452,8 +454,8 @@ class List {
     const at = () => document.activeElement?.closest("[data-row]")?.dataset.row;
     this.context.keys({
       f: () => this.field?.focus(),
-      x: () => (at() && may("write") ? this.pick(at()) : false),
-      "Shift+X": () => (at() && may("write") ? this.pick(at(), true) : false),
+      x: () => (at() ? this.pick(at()) : false),
+      "Shift+X": () => (at() ? this.pick(at(), true) : false),
       y: () => (at() ? copied(at(), "The id") : false),
       n: () => this.#needing(1),
       "Shift+N": () => this.#needing(-1),

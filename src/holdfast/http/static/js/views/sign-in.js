@@ -4,7 +4,7 @@ import { h, path, swap } from "../dom.js";
 import { read, write } from "../api.js";
 import { brand } from "../icons.js";
 import { button, problem } from "../parts.js";
-import { set } from "../store.js";
+import { get, set } from "../store.js";
 import { ago } from "./approvals/kinds.js";
 
 // What to do about a credential that is not good; what the server says is for programs.
@@ -40,7 +40,7 @@ export function open({ query, go }) {
       return swap(wrong, problem({ ...answer.error, hint: answer.status === 401 ? HINTS[Object.keys(credential)[0]] : answer.error.hint }));
     }
     field.value = "";
-    set({ me: null });
+    set({ me: null, over: null });
     if (before) location.replace(new URL(inside, document.baseURI)); // nothing that was read for somebody else stays
     else goOn();
   };
@@ -77,6 +77,7 @@ export function open({ query, go }) {
   if (fragment.get("problem")) swap(wrong, problem({ code: "unauthorized", message: fragment.get("problem"), hint: "Sign in again below. If that says the same, show it to whoever runs this server." })); // of a provider
   if (fragment.get("code")) begin({ code: fragment.get("code") });
   else if (fragment.get("link")) follow(fragment.get("link"));
+  else if (get("over")) swap(wrong, h("div.told", { role: "status" }, h("p.strong", "Your session has ended: it ran out, or was revoked."), h("p.dim", get("over") !== "GET" && "Nothing was done by what you pressed. ", "Sign in to go on where you were.")));
   else if (/^approvals\/./.test(to) && !fragment.get("problem")) swap(wrong, h("div.told", { role: "status" }, h("p.strong", "This question is for who is signed in, or has its link."), h("p.dim", "A link is good for one decision, and ends with #link=…. If you came by one, it was used, or a part of it is missing. ", HINTS.link)));
   return { element: h("section.sign-in", brand(), h("h1", "Sign in to Holdfast"), wrong, ways) };
 }

@@ -4,7 +4,7 @@ import { read, write } from "../../api.js";
 import { h, path, swap } from "../../dom.js";
 import { write as json } from "../../json.js";
 import { ask, button, choice, copied, copier, folded, icon, menu, meter, pieces, problem, runLink, sentence, standing, toast } from "../../parts.js";
-import { age, clock, command, count, day, dollars, exact, FINISHED, happens, lastSign, lived, many, minute, ms, now, progress as far, rested, spoken, stands, takesOver, worker as workerName } from "../../say.js";
+import { age, clock, command, count, day, dollars, exact, FINISHED, happens, lastSign, lived, many, minute, ms, now, progress as far, refusal, rested, spoken, stands, takesOver, worker as workerName } from "../../say.js";
 import { get, has, may } from "../../store.js";
 import { planOf } from "./details.js";
 import { ambiguous, parsed, sentAs } from "./message.js";
@@ -126,7 +126,7 @@ export function head(model, acts) {
       const wrong = ambiguous(body.value);
       if (wrong) return swap(said, wrong), body.focus(), false;
       const answer = await write(model.url("send"), { topic: topic.value.trim(), value: parsed(body.value) });
-      if (!answer.ok) return swap(said, `${answer.error.message} ${answer.error.hint ?? ""}`), false;
+      if (!answer.ok) return swap(said, refusal(answer.error)), false;
       toast(`The message is in the inbox of ${model.id}`);
       return true;
     } });
@@ -164,7 +164,7 @@ export function head(model, acts) {
       if (wrong) return swap(said, wrong), result.focus(), false;
       if (call && instead === "same") asked.replace = { [call.key]: parsed(result.value) };
       const answer = await write(model.url("fork"), asked);
-      if (!answer.ok) return swap(said, `${answer.error.message} ${answer.error.hint ?? ""}`), false;
+      if (!answer.ok) return swap(said, refusal(answer.error)), false;
       return answer.data.run;
     } });
     if (made?.id) acts.go(path("compare", { a: model.id, b: made.id }));

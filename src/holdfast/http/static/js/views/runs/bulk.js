@@ -4,7 +4,7 @@ import { h, path, retext } from "../../dom.js";
 import { write } from "../../api.js";
 import { ask, button, problem, toast } from "../../parts.js";
 import { count, many } from "../../say.js";
-import { has } from "../../store.js";
+import { has, may } from "../../store.js";
 
 const DEEDS = {
   retry: { text: "Retry", name: "again", did: "retried", fits: (run) => run.status === "failed" },
@@ -15,14 +15,14 @@ const DEEDS = {
 };
 const TYPED = 20; // from so many on the number is typed
 
-/** The bar. `chosen` are the runs; `all` is {total, filter} when all that fit the filter are meant. */
+/** The bar; who may only read can compare two. `chosen` are the runs; `all` is {total, filter} when all that fit the filter are meant. */
 export function bulkBar({ chosen, all, total, chooseAll, none, done }) {
   const size = all ? all.total : chosen.length;
   const act = (action) => carryOut(action, { chosen, all, size }).then((did) => did && done());
-  const offered = Object.entries(DEEDS).filter(([, deed]) => has(deed.needs) && (all || chosen.some(deed.fits)));
+  const offered = Object.entries(DEEDS).filter(([, deed]) => may("write") && has(deed.needs) && (all || chosen.some(deed.fits)));
   return h("div.many", { role: "toolbar", "aria-label": "For the chosen runs" },
-    h("span", h("b", count(size)), " chosen"),
-    !all && total > chosen.length && h("button.link", { onclick: chooseAll }, "choose all that fit the filter"),
+    h("span", h("b", count(size)), " chosen", !may("write") && size !== 2 && ", two can be compared"),
+    may("write") && !all && total > chosen.length && h("button.link", { onclick: chooseAll }, "choose all that fit the filter"),
     h("span.gap"),
     offered.map(([action, deed]) => button(deed.text, { name: deed.name, kind: deed.asks ? "small danger" : "small", onclick: () => act(action) })),
     !all && chosen.length === 2 && button("Compare", { name: "compare", kind: "small", href: path("compare", { a: chosen[0].id, b: chosen[1].id }) }),
