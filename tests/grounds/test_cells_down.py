@@ -16,8 +16,6 @@ import holdfast
 from holdfast.backends.cells.cell import CellStore
 from holdfast.backends.cells.cells import Cells
 from holdfast.backends.cells.slots import slot_of
-from holdfast.backends.cells.worker import CellsWorker
-from holdfast.worker.agents import Served
 from holdfast.worker.worker import Worker
 
 ROOT = str(Path(__file__).parents[2])
@@ -190,9 +188,9 @@ async def goes_on_without_b(url, servers):
 @pytest.mark.parametrize(
     ("owner", "name", "cell_of", "order"),
     [
-        (Cells, "_join", lambda self: True, "ab"),
-        (Cells, "_join", lambda self: True, "ba"),
-        (Cells, "look", lambda self: True, "ab"),
+        (Cells, "_join", lambda _: True, "ab"),
+        (Cells, "_join", lambda _: True, "ba"),
+        (Cells, "look", lambda _: True, "ab"),
         (Worker, "start", lambda self: getattr(self.store, "cell", "") == "b", "ab"),
         (CellStore, "recover", lambda self: self.cell == "b", "ba"),
         (CellStore, "publish", lambda self, *_: self.cell == "b", "ba"),
@@ -200,7 +198,13 @@ async def goes_on_without_b(url, servers):
     ids=["joined", "joined as first", "looked at", "begun", "recovered", "published"],
 )
 async def test_a_cell_goes_down_while_a_process_begins(
-    owner, name, cell_of, order, own_servers, tmp_path, monkeypatch  # noqa: F811
+    owner,
+    name,
+    cell_of,
+    order,
+    own_servers,  # noqa: F811
+    tmp_path,
+    monkeypatch,
 ):
     """Whatever the process was at, it goes on with the other cell, wherever that stands in the file."""
     monkeypatch.setenv("LEDGER", str(tmp_path / "ledger"))

@@ -152,7 +152,9 @@ class CellsWorker:
                 try:
                     await self._unless_down(name, worker.serve_instead(new, ours))
                 except StoreUnavailable as problem:  # the next look begins there with what is served now
-                    _log.warning("cell %r: the worker could not take up new code there; trying again: %s", name, problem)
+                    _log.warning(
+                        "cell %r: the worker could not take up new code there; trying again: %s", name, problem
+                    )
                     await self._inner.pop(name).abandon()
                 self._shares[name] = self._share(self._cells.made[name])
 
