@@ -9,11 +9,14 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.cells import own_cells_url, own_servers  # noqa: F401 - fixtures
+from tests.cells import own_cells_url, own_servers, written  # noqa: F401 - fixtures
 from tests.grounds import work
 
 import holdfast
+from holdfast.backends.cells.cell import CellStore
+from holdfast.backends.cells.cells import Cells
 from holdfast.backends.cells.slots import slot_of
+from holdfast.worker.worker import Worker
 
 ROOT = str(Path(__file__).parents[2])
 RUNS, STEPS = 200, 12
@@ -154,3 +157,84 @@ async def test_no_cell_that_answers_is_no_store(own_cells_url, own_servers):  # 
     with pytest.raises(holdfast.StoreUnavailable, match="no cell of"):
         async with holdfast.open(own_cells_url):
             pass
+
+
+def killing(owner, name, server, cell_of):
+    """Let the database of cell b go down just before a method of the cells, or of a worker, begins there for the first time."""
+    method, killed = getattr(owner, name), []
+
+    async def instead(self, *args, **named):
+        if not killed and cell_of(self, *args, **named):
+            killed.append(1)
+            server.kill()
+        return await method(self, *args, **named)
+
+    return instead
+
+
+async def goes_on_without_b(url, servers):
+    """A process that begins carries the runs of the other cell, and those of b when it is back."""
+    async with asyncio.timeout(60), holdfast.open(url, agents=[work.walk, work.helper]) as hf:
+        cell_of = lambda run: hf.store.cells.owners[slot_of(run)]  # noqa: E731
+        names = [next(f"run-{n}" for n in range(99) if cell_of(f"run-{n}") == cell) for cell in "ab"]
+        assert await hf.run(work.walk, 3, 0.0, id=names[0]) == work.expected(3)
+        servers["b"].start(("shared_buffers=32MB",))
+        while hf.store.cells.down:
+            await asyncio.sleep(0.05)
+        assert await hf.run(work.walk, 3, 0.0, id=names[1]) == work.expected(3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("owner", "name", "cell_of", "order"),
+    [
+        (Cells, "_join", lambda _: True, "ab"),
+        (Cells, "_join", lambda _: True, "ba"),
+        (Cells, "look", lambda _: True, "ab"),
+        (Worker, "start", lambda self: getattr(self.store, "cell", "") == "b", "ab"),
+        (CellStore, "recover", lambda self: self.cell == "b", "ba"),
+        (CellStore, "publish", lambda self, *_: self.cell == "b", "ba"),
+    ],
+    ids=["joined", "joined as first", "looked at", "begun", "recovered", "published"],
+)
+async def test_a_cell_goes_down_while_a_process_begins(
+    owner,
+    name,
+    cell_of,
+    order,
+    own_servers,  # noqa: F811
+    tmp_path,
+    monkeypatch,
+):
+    """Whatever the process was at, it goes on with the other cell, wherever that stands in the file."""
+    monkeypatch.setenv("LEDGER", str(tmp_path / "ledger"))
+    url = written(tmp_path / "cells.toml", {each: own_servers[each].url for each in order})
+    async with holdfast.open(url):  # founds it
+        pass
+    monkeypatch.setattr(owner, name, killing(owner, name, own_servers["b"], cell_of))
+    await goes_on_without_b(url, own_servers)
+
+
+@pytest.mark.slow
+async def test_a_cell_goes_down_while_new_code_is_served(own_cells_url, own_servers, tmp_path, monkeypatch):  # noqa: F811
+    """The other cell has the new code at once, and this one when it is back."""
+
+    @holdfast.agent
+    async def told() -> str:
+        return "old"
+
+    @holdfast.agent(name="told")
+    async def told_anew() -> str:
+        return "new"
+
+    async with asyncio.timeout(60), holdfast.open(own_cells_url, agents=[told]) as hf:
+        cell_of = lambda run: hf.store.cells.owners[slot_of(run)]  # noqa: E731
+        names = [next(f"run-{n}" for n in range(99) if cell_of(f"run-{n}") == cell) for cell in "ab"]
+        away = killing(Worker, "serve_instead", own_servers["b"], lambda self, *_: self.store.cell == "b")
+        monkeypatch.setattr(Worker, "serve_instead", away)
+        await hf._worker.serve_instead([told_anew.spec])
+        assert await hf.run("told", id=names[0]) == "new"
+        own_servers["b"].start(("shared_buffers=32MB",))
+        while hf.store.cells.down:
+            await asyncio.sleep(0.05)
+        assert await hf.run("told", id=names[1]) == "new"

@@ -387,7 +387,10 @@ def held(tx: Transaction, approval: str) -> Asking[ApprovalRow]:
     if found.status != "open":
         return found
     yield from tx.rows("hold_run", run=found.run_id)
-    return ApprovalRow(*(yield from tx.row("approval", approval=approval)))  # another may have been quicker
+    row = yield from tx.row("approval", approval=approval)  # another may have been quicker
+    if row is None:  # so was a deletion, or a move to another cell
+        raise UnknownApproval(f"there is no question {approval!r}")
+    return ApprovalRow(*row)
 
 
 def check_voter(now: int, found: ApprovalRow, by: Actor, seen: str | None) -> None:

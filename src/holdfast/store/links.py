@@ -39,20 +39,21 @@ class Links(Feature):
 
     async def add_link(self, new: LinkRow, lasts_ms: int, run: str, *, by: str, via: str) -> LinkRow:
         """Keep a new link, whose id is random; returns it with its times."""
-
-        def work(tx: Transaction) -> Asking[LinkRow]:
-            yield from tx.rows("prune_links", before=tx.now - _KEPT_MS)
-            yield from tx.rows("insert_link", link=new.id, digest=new.digest, question=new.question, shown=new.shown,
-                               name=new.name, member_of=new.member_of, expires_at=tx.now + lasts_ms)  # fmt: skip
-            told = {"link": new.id, "approval": new.question, "name": new.name}
-            yield from audit.note(tx, run, by, via, "create_link", told)
-            return LinkRow(*(yield from tx.row("link", link=new.id)))
-
-        return await self._submit(work, journal=False)
+        return await self._submit(lambda tx: keep_link(tx, new, lasts_ms, run, by, via), journal=False)
 
     async def link(self, id: str) -> LinkRow | None:
         """Read one."""
         return await self._glance(link_of, id)
+
+
+def keep_link(tx: Transaction, new: LinkRow, lasts_ms: int, run: str, by: str, via: str) -> Asking[LinkRow]:
+    """Keep a new link."""
+    yield from tx.rows("prune_links", before=tx.now - _KEPT_MS)
+    yield from tx.rows("insert_link", link=new.id, digest=new.digest, question=new.question, shown=new.shown,
+                       name=new.name, member_of=new.member_of, expires_at=tx.now + lasts_ms)  # fmt: skip
+    told = {"link": new.id, "approval": new.question, "name": new.name}
+    yield from audit.note(tx, run, by, via, "create_link", told)
+    return LinkRow(*(yield from tx.row("link", link=new.id)))
 
 
 def link_of(id: str) -> Asking[LinkRow | None]:

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 from holdfast.backends.cells import ownership
 from holdfast.backends.cells.ownership import FREEZES, Holding, still
 from holdfast.backends.cells.slots import check_place, slot_of
-from holdfast.errors import LeaseLost, StoreUnavailable, Unsupported
+from holdfast.errors import LeaseLost, StoreUnavailable, UnknownApproval, Unsupported
 from holdfast.store.appends import Append, Told, Transition
 from holdfast.store.conversations import Enter
 from holdfast.store.limits import Closed, Turn, freed
+from holdfast.store.links import LinkRow, keep_link
 from holdfast.store.postgres.connection import TROUBLE, Connection, connect, goodbye, parse_url
 from holdfast.store.postgres.store import PostgresStore
 from holdfast.store.schedules import Declared
@@ -208,6 +209,19 @@ class CellStore(PostgresStore):
                     f"conversation {name!r} is in slot {slot_of(name)}, and the run in slot {slot}: a run and its conversations "
                     f"live in one cell. Start such runs with an id that begins with the name of it: id='{name}.1' is in its slot"
                 )
+
+    # A link is where its question is
+
+    async def add_link(self, new: LinkRow, lasts_ms: int, run: str, *, by: str, via: str) -> LinkRow:
+        def work(tx: Transaction) -> Asking[LinkRow]:
+            yield from tx.rows(
+                "hold_run", run=run
+            )  # a move of its slot waits for us, and we for it: it takes the link along
+            if (yield from tx.row("approval", approval=new.question)) is None:
+                raise UnknownApproval(f"there is no question {new.question!r}")
+            return (yield from keep_link(tx, new, lasts_ms, run, by, via))
+
+        return await self._submit(work, journal=False)
 
     # Rates are kept where their key is, whichever run asks
 

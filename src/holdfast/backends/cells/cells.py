@@ -24,6 +24,7 @@ from holdfast.words.harmless import logger
 
 _log = logger("holdfast.store")
 _ORDER: Final = ("leaving", "frozen", "gone", "owned")  # of one epoch: a move, and where it came to
+_TRIES: Final = 3  # to join the cells that answer
 PATIENCE_S: Final = 2.0  # that a list, or a look, waits for a cell
 
 
@@ -60,9 +61,7 @@ class Cells:
     async def open(self) -> None:
         """Open all that can be reached: one is enough, if the set was founded."""
         await asyncio.gather(*map(self._open, list(self.made)))
-        if not self.up:
-            raise StoreUnavailable(f"no cell of {self.plan.shown!r} can be reached: {self.why()}")
-        await self._join()
+        await self._join_all()
         await self.look()
         self._opened = True
         for name, why in self.down.items():
@@ -76,14 +75,43 @@ class Cells:
         except StoreUnavailable as error:
             if error.lasting:  # it answers, and is not what we need
                 raise
-            self.down[name] = str(error)
-            self.made[name] = self._make(name)
+            self._drop(name, str(error))
             return False
         self.down.pop(name, None)
         cell.on_change(functools.partial(self.heard, name))
         if self.observe is not None:
             cell.observe(self.observe)
         return True
+
+    def _drop(self, name: str, why: str) -> None:
+        """Let go of a cell, so that the next look opens it anew."""
+        self.made[name].abandon()
+        self.made[name], self.down[name] = self._make(name), why
+
+    async def _join_all(self) -> None:
+        """Join all that were reached, but for those that go down meanwhile."""
+        tries = _TRIES
+        while True:
+            up = self.up
+            if not up:
+                raise StoreUnavailable(f"no cell of {self.plan.shown!r} can be reached: {self.why()}")
+            try:
+                return await self._join()
+            except StoreUnavailable as error:
+                if error.lasting:
+                    raise
+                await asyncio.gather(*map(self._drop_if_silent, up))
+                if self.up == up:  # all of them answer
+                    tries -= 1
+                if not tries:
+                    raise
+
+    async def _drop_if_silent(self, cell: CellStore) -> None:
+        """Let go of a cell that does not answer."""
+        try:
+            await cell.ask(functools.partial(ownership.told, store=cell.schema), PATIENCE_S)
+        except StoreUnavailable as error:
+            self._drop(cell.cell, str(error))
 
     async def _join(self) -> None:
         """Let every database that was reached say what it is; found the set if none is a cell yet."""
@@ -273,8 +301,7 @@ class Cells:
                 try:
                     await self._join()  # is it one of the set?
                 except (BadArguments, StoreUnavailable) as refused:
-                    cell.abandon()
-                    self.made[name], self.down[name] = self._make(name), str(refused)
+                    self._drop(name, str(refused))
                     raise
             said = await cell.ask(functools.partial(ownership.told, store=cell.schema), PATIENCE_S)
             told = await self._holdings(cell, PATIENCE_S)

@@ -17,6 +17,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, NoReturn, TypeVar
 
 from holdfast.backends.cells import answers, courier, moves, ownership
@@ -43,6 +44,7 @@ from holdfast.store.operations import Faults
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.runs import NewRun
 from holdfast.store.schedules import Declared, ScheduleRow
+from holdfast.store.sessions import Sight
 from holdfast.store.store import Store
 from holdfast.store.triggers import Act, DecideAct, DeliveryRow, NewDelivery, StartAct, TriggerRow
 from holdfast.store.work import ALL
@@ -670,15 +672,20 @@ class CellsStore(Store):
         self.check_takes(work.found.root if work.copy is None else work.copy.id)
         raise AssertionError("unreachable")
 
-    # Links
+    # Links: each is where its question is, because the decision uses it up, and goes with it. Sessions of links are at home
 
     async def add_link(self, new: LinkRow, lasts_ms: int, run: str, *, by: str, via: str) -> LinkRow:
-        return await self._routed(slot_of(run), lambda cell: cell.add_link(new, lasts_ms, run, by=by, via=via))
+        return await self._asked(new.question, lambda cell: cell.add_link(new, lasts_ms, run, by=by, via=via))
 
     async def link(self, id: str) -> LinkRow | None:
         with contextlib.suppress(UnknownApproval):
             return (await self._find(lambda cell: cell.link(id), lambda row: row is not None, UnknownApproval(id)))[1]
         return None
+
+    async def session(self, digest: str) -> Sight:
+        sight = await self.cells.home.session(digest)
+        kind, _, id = ("", "", "") if sight.session is None else sight.session.whose.partition(" ")
+        return replace(sight, link=await self.link(id)) if kind == "link" else sight
 
     # The store as a whole
 
@@ -911,7 +918,6 @@ OF_NAME: Final = [
 OF_KEY: Final = ["take_turn", "use_late", "pause_rate", "charge", "closed"]
 AT_HOME: Final = [
     "begin_session",
-    "session",
     "use_once",
     "end_sessions_of",
     "end_session",

@@ -13,11 +13,11 @@ import asyncio
 import dataclasses
 import functools
 from collections import ChainMap
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Coroutine, Iterable, MutableMapping
 from typing import Any
 
 from holdfast.backends.cells.cell import NO_TRANSACTION, CellStore
-from holdfast.backends.cells.cells import Cells
+from holdfast.backends.cells.cells import PATIENCE_S, Cells
 from holdfast.backends.cells.slots import slot_of
 from holdfast.declare import Step
 from holdfast.engine.carried import Carried
@@ -86,18 +86,30 @@ class CellsWorker:
         )  # fmt: skip
         self._inner[cell.cell], self._shares[cell.cell] = worker, self._share(cell)
         try:
-            await worker.start()
+            await self._unless_down(cell.cell, worker.start())
         except StoreUnavailable as problem:
             _log.warning("cell %r: the worker could not begin there; trying again: %s", cell.cell, problem)
-            del self._inner[cell.cell]
-            await worker.abandon()
+            await self._inner.pop(cell.cell).abandon()
+
+    async def _unless_down(self, cell: str, work: Coroutine[Any, Any, None]) -> None:
+        """Do it, or raise `StoreUnavailable` if the cell goes down meanwhile: a write there waits until the cell is back."""
+        doing = asyncio.get_running_loop().create_task(work)
+        try:
+            while not (await asyncio.wait([doing], timeout=PATIENCE_S))[0]:
+                if not await self._cells.look_at(cell) and not doing.done():
+                    raise StoreUnavailable(self._cells.down.get(cell, "it does not answer"))
+            await doing
+        finally:
+            doing.cancel()
+            await asyncio.gather(doing, return_exceptions=True)
 
     def _share(self, cell: CellStore) -> list[str]:
         return [spec.name for spec in self._triggers if cell.owns(spec.name)]
 
     def _give_back(self, cell: CellStore) -> None:
         """Give back runs of slots that leave, and drop runs that were taken from us: nothing that they do is recorded any more."""
-        for attempt in list(self._inner[cell.cell].attempts.values()):
+        worker = self._inner.get(cell.cell)  # none could begin in a cell that went down
+        for attempt in [] if worker is None else list(worker.attempts.values()):
             root, life = attempt.run.root_id or attempt.run.id, (attempt.run.id, attempt.run.lease_epoch)
             if not cell.owns(root):
                 attempt.abandon()
@@ -134,10 +146,17 @@ class CellsWorker:
         names = {(spec.name, spec.version) for spec in new}
         self._specs = [spec for spec in self._specs if (spec.name, spec.version) not in names] + new
         self._triggers = [spec for spec in self._triggers if spec.name not in {each.name for each in more}] + more
-        for name, worker in self._inner.items():
-            ours = [spec for spec in more if self._cells.owns(name, spec.name)]
-            await worker.serve_instead(new, ours)
-            self._shares[name] = self._share(self._cells.made[name])
+        async with self._looking:
+            for name, worker in list(self._inner.items()):
+                ours = [spec for spec in more if self._cells.owns(name, spec.name)]
+                try:
+                    await self._unless_down(name, worker.serve_instead(new, ours))
+                except StoreUnavailable as problem:  # the next look begins there with what is served now
+                    _log.warning(
+                        "cell %r: the worker could not take up new code there; trying again: %s", name, problem
+                    )
+                    await self._inner.pop(name).abandon()
+                self._shares[name] = self._share(self._cells.made[name])
 
     # What a client and probes look at
 
