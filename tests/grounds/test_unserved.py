@@ -1,0 +1,137 @@
+"""Runs of a Temporal cluster that no worker serves, or whose code does not fit: those who ask for something are told so."""
+
+import asyncio
+import time
+
+import pytest
+from click.testing import CliRunner
+from tests.temporal import cluster, temporal_url  # noqa: F401 - fixtures
+
+import holdfast
+from holdfast.backends.temporal import store
+from holdfast.cli import main
+
+QUICK = holdfast.Settings(lease_ttl_s=3.0)
+
+
+@holdfast.step
+async def work(n: int) -> int:
+    return n
+
+
+@holdfast.agent
+async def asks() -> str:
+    await work(1)
+    return "yes" if await holdfast.approve("Go on?") else "no"
+
+
+@holdfast.agent
+async def above() -> str:
+    try:
+        return await asks()
+    except holdfast.RunCancelled:
+        return "it was cancelled"
+
+
+@holdfast.agent(queue="far")
+async def far() -> str:
+    return "done"
+
+
+@holdfast.agent
+async def calls_far() -> str:
+    try:
+        return await far()
+    except holdfast.RunCancelled:
+        return "it was cancelled"
+
+
+async def begun(url, top, below):
+    """A family that waits for a person, and whose workers are gone: its root and all below it."""
+    async with holdfast.open(url, agents=below, settings=QUICK) as hf:
+        run = await hf.start(top)
+        await run.wait_for_question(timeout="60s")
+        await run.wait("waiting", timeout="60s")
+        return [run.id, *[each.id for each in await hf.runs(parent=run.id)]]
+
+
+class Since:
+    """So many seconds as have passed since a moment; a cluster counts whole ones."""
+
+    def __init__(self):
+        self._from = time.time() + 1
+
+    def __rsub__(self, now):
+        return self._from
+
+
+@pytest.fixture
+def all_gone(monkeypatch):
+    """Let workers that have polled until now count as gone at once; a cluster remembers them for minutes."""
+    return lambda: monkeypatch.setattr(store, "_ALIVE_S", Since())
+
+
+@pytest.mark.slow
+async def test_a_second_cancel_ends_a_run_that_nobody_serves_with_all_below_it(temporal_url, all_gone):  # noqa: F811
+    root, child = await begun(temporal_url, above, [above, asks])
+    all_gone()
+    async with holdfast.open(temporal_url) as hf:
+        run = hf.get(root)
+        await run.cancel(by="ana", reason="too dear")
+        info = await run.info()
+        assert (info.status, info.waits_for) == ("ready", "worker")
+        await run.cancel(by="ben")
+        assert (await run.info()).status == "cancelled"
+    async with holdfast.open(temporal_url) as hf:  # another one sees the same
+        wanted = {root: "cancelled by ben: too dear", child: f"cancelled by run {root}: too dear"}
+        while {each.id: each.reason for each in await hf.runs(status="cancelled") if each.id in wanted} != wanted:
+            await asyncio.sleep(0.1)  # the index of the cluster is a moment behind
+        with pytest.raises(holdfast.RunCancelled, match="cancelled by ben: too dear"):
+            await hf.get(root).result(timeout="10s")
+        for each in (root, child):
+            events = [event async for event in hf.get(each).events()]
+            assert events[-1].kind == "run.cancelled"
+        assert events[-1].data == {"by": f"run {root}", "reason": "too dear"}
+        assert await hf.approvals(run=root) == []
+        with pytest.raises(holdfast.RunFinished):
+            await hf.get(root).send("go", "on")
+
+
+@pytest.mark.slow
+async def test_a_run_that_never_began_and_that_nobody_serves_is_cancelled_at_once(temporal_url):  # noqa: F811
+    async with holdfast.open(temporal_url) as hf:
+        run = await hf.start(asks)
+        await run.cancel(by="ana")
+        assert (await run.info()).reason == "cancelled by ana"
+        assert [event.kind async for event in run.events()] == ["run.cancelled"]
+
+
+@pytest.mark.slow
+async def test_a_run_above_hears_that_a_run_was_ended_that_nobody_served(temporal_url, all_gone):  # noqa: F811
+    near = holdfast.Settings(lease_ttl_s=3.0, queues=["default"])
+    async with holdfast.open(temporal_url, agents=[calls_far], settings=near) as hf:
+        run = await hf.start(calls_far)
+        child = None
+        while child is None:
+            child = next((each.id for each in await hf.runs(parent=run.id)), None)
+            await asyncio.sleep(0.05)
+        await hf.get(child).cancel(by="ana")
+        assert await run.result(timeout="30s") == "it was cancelled"
+        assert (await hf.get(child).info()).reason == "cancelled by ana"
+
+
+def command(*words):
+    done = CliRunner().invoke(main, [*words], prog_name="holdfast")
+    assert done.exit_code == 0, done.output
+    return " ".join(done.output.split())
+
+
+@pytest.mark.slow
+def test_the_command_says_that_nobody_serves_a_run_and_how_to_end_it(temporal_url, all_gone):  # noqa: F811
+    (run,) = asyncio.run(begun(temporal_url, asks, [asks]))
+    all_gone()
+    told = command("cancel", run, "--db", temporal_url)
+    assert f"{run} was told to stop, but no live worker serves 'asks', so nothing happens by itself" in told
+    assert f"To end it now, as it is: holdfast cancel {run}" in told
+    assert command("cancel", run, "--db", temporal_url) == f"{run} is cancelled."
+    assert "cancelled by " in command("show", run, "--db", temporal_url)
