@@ -1,6 +1,7 @@
 """Runs of a Temporal cluster that no worker serves, or whose code does not fit: those who ask for something are told so."""
 
 import asyncio
+import threading
 import time
 
 import pytest
@@ -135,3 +136,116 @@ def test_the_command_says_that_nobody_serves_a_run_and_how_to_end_it(temporal_ur
     assert f"To end it now, as it is: holdfast cancel {run}" in told
     assert command("cancel", run, "--db", temporal_url) == f"{run} is cancelled."
     assert "cancelled by " in command("show", run, "--db", temporal_url)
+
+
+async def before_the_change(n: int) -> str:
+    await work(n)
+    return "yes" if await holdfast.approve("Go on?") else "no"
+
+
+async def after_the_change(n: int) -> str:
+    await work(n + 1)
+    return "yes" if await holdfast.approve("Go on?") else "no"
+
+
+OLD = holdfast.agent(name="changes")(before_the_change)
+NEW = holdfast.agent(name="changes")(after_the_change)
+
+
+async def asked_of_old_code(url):
+    async with holdfast.open(url, agents=[OLD], settings=QUICK) as hf:
+        run = await hf.start(OLD, 1)
+        question = await run.wait_for_question(timeout="60s")
+        await run.wait("waiting", timeout="60s")
+        return run.id, question.id
+
+
+@pytest.mark.slow
+async def test_a_run_whose_code_does_not_fit_its_history_says_so_and_goes_on_with_code_that_does(temporal_url):  # noqa: F811
+    name, question = await asked_of_old_code(temporal_url)
+    async with holdfast.open(temporal_url, agents=[NEW], settings=QUICK) as hf:
+        run = hf.get(name)
+        await run.send("anything", 1)
+        info = await run.wait("paused", timeout="30s")
+        assert "the history has a call under the key 'work#0', but the code gives it another input now" in info.reason
+        with pytest.raises(holdfast.NondeterminismError, match="another input now"):
+            await run.result(timeout="10s")
+        with pytest.raises(holdfast.Unconfirmed, match=r"no worker can carry on run .* another input now"):
+            async with asyncio.timeout(60):
+                await hf.approve(question, by="ana")
+    async with holdfast.open(temporal_url, agents=[OLD], settings=QUICK) as hf:
+        await hf.approve(question, by="ana")
+        assert await hf.get(name).result(timeout="60s") == "yes"
+
+
+@pytest.mark.slow
+async def test_a_run_whose_code_does_not_fit_its_history_can_be_cancelled(temporal_url):  # noqa: F811
+    name, _ = await asked_of_old_code(temporal_url)
+    async with holdfast.open(temporal_url, agents=[NEW], settings=QUICK) as hf:
+        run = hf.get(name)
+        await run.send("anything", 1)
+        await run.wait("paused", timeout="30s")
+        await run.cancel(by="ana")
+        assert (await run.info()).reason == "cancelled by ana"
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+async def test_lists_tell_of_a_run_whose_code_does_not_fit_its_history(temporal_url):  # noqa: F811
+    """The server says so in its index after five tasks that failed, which takes a minute."""
+    name, _ = await asked_of_old_code(temporal_url)
+    async with holdfast.open(temporal_url, agents=[NEW], settings=QUICK) as hf:
+        await hf.get(name).send("anything", 1)
+        async with holdfast.open(temporal_url) as other, asyncio.timeout(150):
+            while not (found := [each for each in await other.runs(stuck=True) if each.id == name]):
+                await asyncio.sleep(1)
+        assert found[0].status == "paused"
+        assert "another input now" in found[0].reason
+
+
+@pytest.mark.slow
+async def test_a_decision_says_which_version_no_worker_serves(temporal_url, all_gone):  # noqa: F811
+    soon = holdfast.Settings(lease_ttl_s=3.0, deadline_s=5.0)
+    pinned, other = (holdfast.agent(name="pinned", version=each)(before_the_change) for each in "12")
+    async with holdfast.open(temporal_url, agents=[pinned], settings=soon) as hf:
+        run = await hf.start(pinned, 1)
+        question = await run.wait_for_question(timeout="60s")
+        await run.wait("waiting", timeout="60s")
+    async with holdfast.open(temporal_url, settings=soon) as hf:
+        with pytest.raises(holdfast.Unconfirmed, match="no worker with agent 'pinned' in version '1' answered"):
+            await hf.approve(question, by="ana")
+    all_gone()
+    async with holdfast.open(temporal_url, agents=[other], settings=soon) as hf:
+        with pytest.raises(holdfast.Unconfirmed, match="no worker serves agent 'pinned' in version '1'"):
+            await hf.approve(question, by="ana")
+
+
+at_work = threading.Event()
+
+
+@holdfast.step
+async def lasts() -> str:
+    at_work.set()
+    await asyncio.sleep(3600)
+    return "done"
+
+
+@holdfast.agent
+async def works_long() -> str:
+    return await lasts()
+
+
+@pytest.mark.slow
+def test_show_of_a_run_at_work_names_no_worker_that_the_cluster_does_not_tell(temporal_url):  # noqa: F811
+    async def shown():
+        async with holdfast.open(temporal_url, agents=[works_long], settings=QUICK) as hf:
+            run = await hf.start(works_long)
+            assert await asyncio.to_thread(at_work.wait, 60)
+            told = await asyncio.to_thread(command, "show", run.id, "--db", temporal_url)
+            await run.cancel(grace=0)
+            await run.cancel()
+            return told
+
+    told = asyncio.run(shown())
+    assert "a worker is on it" in told
+    assert "None" not in told

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from temporalio.api.common.v1 import Payload
 from temporalio.api.common.v1 import WorkflowExecution as WorkflowExecutionId
-from temporalio.api.enums.v1 import PendingWorkflowTaskState
+from temporalio.api.enums.v1 import PendingWorkflowTaskState, WorkflowTaskFailedCause
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import (
@@ -35,6 +36,11 @@ _BEGUN: Final = ("child.started", "child.spawned")
 _GOES_ON: Final = (None, WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
 _STOPPED: Final = (WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.CANCELED)
 _ENDED: Final = "holdfast.cancelled"  # the key of the details that a client gives
+MISFIT: Final = "NondeterminismError: "  # begins the reason of a run whose code does not fit
+_OTHER: Final = re.compile(
+    r"Activity id of scheduled event '(?P<key>.*) \w+( ~\d+)?' does not match activity id of activity command "
+    r"'(?P<now>.*) \w+( ~\d+)?'"
+)
 _SERVER: Final = "history-service"  # the name under which the server ends a workflow by itself
 
 
@@ -282,6 +288,52 @@ def is_due(described: WorkflowExecutionDescription) -> bool:
     told = described.raw_description.pending_workflow_task  # one that was ended keeps the last one
     is_open = described.status == WorkflowExecutionStatus.RUNNING
     return is_open and told.state == PendingWorkflowTaskState.PENDING_WORKFLOW_TASK_STATE_SCHEDULED
+
+
+class Failure(NamedTuple):
+    """Why the workflow tasks of a run fail."""
+
+    misfit: bool  # the code does not do what the history says that it did
+    message: str
+
+
+def is_failing(described: WorkflowExecutionDescription) -> bool:
+    """Did the last workflow task fail, so that it is tried again?"""
+    is_open = described.status == WorkflowExecutionStatus.RUNNING
+    return is_open and described.raw_description.pending_workflow_task.attempt > 1
+
+
+async def failure(client: Client, described: WorkflowExecutionDescription) -> Failure | None:
+    """Read why the workflow tasks of a run fail: the server notes the first failure, and none that follows."""
+    if not is_failing(described):
+        return None
+    page = await client.workflow_service.get_workflow_execution_history_reverse(
+        _reversed(client, described.id, described.run_id)
+    )
+    for event in page.history.events:
+        if event.HasField("workflow_task_completed_event_attributes"):
+            return None  # nobody took it, or its worker died
+        if event.HasField("workflow_task_failed_event_attributes"):
+            failed = event.workflow_task_failed_event_attributes
+            cause = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_NON_DETERMINISTIC_ERROR
+            return Failure(failed.cause == cause, failed.failure.message)
+    return None
+
+
+def misfit(run: str, message: str) -> str:
+    """Say that the code of a run does not fit its history, as a paused run of a database says it."""
+    other = _OTHER.search(message)
+    if other is None:
+        what = message.removeprefix("[TMPRL1100] Nondeterminism error: ")
+    elif other["key"] == other["now"]:
+        what = f"the history has a call under the key {other['key']!r}, but the code gives it another input now"
+    else:
+        what = f"the history has a call under the key {other['key']!r}, but the code asks for {other['now']!r} there"
+    return (
+        f"{MISFIT}run {run!r}: {what}. The code changed since this was recorded, or it depends on something that is not recorded. "
+        "Nothing was done and nothing was written. Go on with the code that wrote the history, serve both as @agent(version=), or "
+        "guard the change with holdfast.patched('name'). With code that fits, the run goes on by itself within some minutes"
+    )
 
 
 def told_by(state: State, signals: Iterable[Mapping[str, Any]]) -> Asked:

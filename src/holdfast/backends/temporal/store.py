@@ -91,6 +91,9 @@ _SHORT: Final = 1_000  # events of a history that are read when only the row is 
 _SOONEST_S, _LATEST_S = 0.05, 1.0  # between two looks for news, while somebody waits
 _ALIVE_S: Final = 75.0  # since a poller was heard of: each poll takes a minute
 _AGENTS_S: Final = 2.0
+_PROBLEMS: Final = (
+    "TemporalReportedProblems"  # a search attribute that servers set after five tasks of a run that failed
+)
 # Too many ask at once; the workflow tasks of the run fail.
 _ASK_AGAIN: Final = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION)
 _NEXT_S: Final = 1.0  # for so long one run alone is asked to count an answer that several wait for
@@ -314,7 +317,7 @@ class TemporalStore(Moves):
                 return None
             status = "" if described.status is None else described.status.name
             left = await self._is_left(described)
-            mark = (described.run_id or "", described.history_length, status, left)
+            mark = (described.run_id or "", described.history_length, status, left, history.is_failing(described))
             known = self._seen.get(run)
             if known is not None and known.mark == mark and (known.whole or not whole):
                 return None
@@ -330,9 +333,17 @@ class TemporalStore(Moves):
             if found is not None:
                 if left and (found.row.status != "paused" or history.is_told_to_stop(described)):
                     found.row.status, found.row.waits_for, found.row.due_at = "ready", None, None
+                elif not left and (reason := await self._misfit(described)) is not None:
+                    found.row.status, found.row.waits_for, found.row.due_at = "paused", None, None
+                    found.row.reason = reason
                 await self._mirrored(_Put([found]))
                 self._seen[run] = _Seen(mark, whole, found.row)
             return found
+
+    async def _misfit(self, described: WorkflowExecutionDescription) -> str | None:
+        """Say why a run does not go on whose code does not fit its history: the cluster refuses what the code does, each time."""
+        failure = await self._asked(history.failure(self.client, described), described.id)
+        return history.misfit(described.id, failure.message) if failure is not None and failure.misfit else None
 
     async def _is_left(self, described: WorkflowExecutionDescription) -> bool:
         """Has something come for a run that no worker takes up, because none polls for it?"""
@@ -357,10 +368,12 @@ class TemporalStore(Moves):
     async def _list(self, query: str, limit: int = _LOOKED_AT) -> None:
         """Bring the runs of a list into the mirror, as their memos tell of them."""
         wanted = f"WorkflowType = '{RUN}' AND ExecutionStatus != 'ContinuedAsNew' AND TaskQueue STARTS_WITH '{self.address.queue}:'"
-        found: dict[str, Found] = {}
+        found, troubled = dict[str, Found](), set[str]()
 
         async def look() -> None:
             async for execution in self.client.list_workflows(f"{wanted}{query}", page_size=500, limit=limit):
+                if _PROBLEMS in execution.raw_info.search_attributes.indexed_fields:
+                    troubled.add(execution.id)
                 told = None if execution.id in found else await history.told(self.client, execution)
                 if told is not None:
                     found[execution.id] = told
@@ -375,12 +388,13 @@ class TemporalStore(Moves):
                 else:
                     row.status = "ready"
         async with self._turn:
-            new = [each for each in found.values() if not each.more and self._is_news(each.row)]
+            apart = {*troubled, *(run for run, each in found.items() if each.more)}
+            new = [each for run, each in found.items() if run not in apart and self._is_news(each.row)]
             for each in new:
                 self._seen.pop(each.row.id, None)
             if new:
                 await self._mirrored(_Put(new))
-        for run in [run for run, each in found.items() if each.more]:
+        for run in found.keys() & apart:
             await self._refresh(run)
         with contextlib.suppress(StoreUnavailable):  # lists do without them while that database is away
             await self._bring_questions(_nothing)
@@ -721,12 +735,13 @@ class TemporalStore(Moves):
         return status
 
     async def _cancel_left(self, row: RunRow, data: dict[str, Any], request: str, *, insist: bool) -> str | None:
-        """End a run that no worker serves, if nobody could tidy up in it, or it was asked to stop before; None: ask it to stop."""
+        """End a run that no worker can carry, if it was asked to stop before or nobody could tidy up; None: ask it to stop."""
         described = await self._must_describe(row.id)
-        if await self._is_carried(row):
+        misfits = await self._misfit(described) is not None
+        if not misfits and await self._is_carried(row):
             return None
         before = await self._asked(history.stops(self.client, described), row.id)
-        if not before and not history.is_untaken(described):
+        if not before and not misfits and not history.is_untaken(described):
             return None
         if [name for name, _ in before] == [request] or (before and not insist):
             return row.status  # our own, whose answer was lost; or one that does not insist
