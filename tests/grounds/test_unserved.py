@@ -3,13 +3,20 @@
 import asyncio
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
+from temporalio.common import RawValue
+from temporalio.converter import PayloadConverter
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.testing import ActivityEnvironment
 from tests.temporal import cluster, temporal_url  # noqa: F401 - fixtures
 
 import holdfast
 from holdfast.backends.temporal import store
+from holdfast.backends.temporal.activities import Activities
+from holdfast.backends.temporal.outcomes import Outcomes
 from holdfast.cli import main
 
 QUICK = holdfast.Settings(lease_ttl_s=3.0)
@@ -238,14 +245,26 @@ async def works_long() -> str:
 @pytest.mark.slow
 def test_show_of_a_run_at_work_names_no_worker_that_the_cluster_does_not_tell(temporal_url):  # noqa: F811
     async def shown():
-        async with holdfast.open(temporal_url, agents=[works_long], settings=QUICK) as hf:
+        soon = holdfast.Settings(lease_ttl_s=3.0, stop_grace_s=0.5)
+        async with holdfast.open(temporal_url, agents=[works_long], settings=soon) as hf:
             run = await hf.start(works_long)
             assert await asyncio.to_thread(at_work.wait, 60)
             told = await asyncio.to_thread(command, "show", run.id, "--db", temporal_url)
             await run.cancel(grace=0)
-            await run.cancel()
             return told
 
     told = asyncio.run(shown())
     assert "a worker is on it" in told
     assert "None" not in told
+
+
+async def test_a_body_that_is_gone_is_one_line_in_the_log_of_a_worker_and_no_traceback(caplog):
+    activities = Activities(SimpleNamespace(outcomes=Outcomes(), queue="at-home"))
+    asked = {"once": True, "after": "pay#0 12", "run": "r-1", "key": "pay#0"}
+    raw = RawValue(PayloadConverter.default.to_payload(asked))
+    with pytest.raises(ApplicationError, match="not in this process") as found:
+        await ActivityEnvironment().run(activities.step, [raw])
+    assert found.value.category == ApplicationErrorCategory.BENIGN  # the SDK logs any other with its traceback
+    assert [record.getMessage() for record in caplog.records] == [
+        "run 'r-1': the process that ran the body of 'pay#0' is gone, and in_doubt= decides what becomes of it"
+    ]
