@@ -306,7 +306,8 @@ async def _waiting(hf: Client, found: Account, width: int, url: str | None) -> l
             waits = f"begins at {at}"
         made.append(Text(f"{MARGIN}{waits}", "yellow"))
     elif info.status == "running" and not made:
-        made.append(Text(f"{MARGIN}worker {info.worker} is on it", "cyan"))
+        who = "a worker" if info.worker is None else f"worker {info.worker}"  # a cluster does not say which
+        made.append(Text(f"{MARGIN}{who} is on it", "cyan"))
         made += wrapped(f"{_last_word(found)}; {_BODIES}", width, "dim")
     return [*made, Text()] if made else []
 

@@ -29,7 +29,9 @@ from holdfast.errors import LeaseLost, NotStorable, Unsupported
 from holdfast.runtime import RunFacts, StepContext, StepSpec, _here, call_plainly
 from holdfast.values import failures
 from holdfast.values.codec import checked_size, kept
+from holdfast.words.harmless import logger
 
+_log = logger("holdfast")
 _BEATS: int = 3  # within the time after which a worker counts as gone
 _BENIGN: Final = ApplicationErrorCategory.BENIGN  # to Temporal's log: what a failure means is the engine's to say
 _FIRST_BEAT_S: float = 1.0
@@ -53,7 +55,13 @@ class Activities:
         try:
             if name not in outcomes:
                 if asked.get("once") and "after" in asked:
-                    raise ApplicationError("that body is not in this process", type=GONE, non_retryable=True)
+                    _log.warning(
+                        "run %r: the process that ran the body of %r is gone, and in_doubt= decides what becomes of it",
+                        asked["run"], asked["key"],
+                    )  # fmt: skip
+                    raise ApplicationError(
+                        "that body is not in this process", type=GONE, non_retryable=True, category=_BENIGN
+                    )
                 outcomes.begin(name, self._begun(asked, info))
             await outcomes.report(name, same=not asked.get("once") and "home" not in asked)
         finally:
@@ -68,7 +76,9 @@ class Activities:
         if "beside" in asked and self._house.turns_away(asked["run"]):
             raise ApplicationError("this process has no side", type=NOT_HERE, non_retryable=True, category=_BENIGN)
         if spec is None or ("home" in asked and body is None):
-            raise ApplicationError("the body is not in this process", type=NOT_HERE, non_retryable=True)
+            raise ApplicationError(
+                "the body is not in this process", type=NOT_HERE, non_retryable=True, category=_BENIGN
+            )
         desk = self._desk(asked, info)
         if self._house.feed is not None:
             self._house.feed.soon(asked["run"])

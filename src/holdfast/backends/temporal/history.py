@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from temporalio.api.common.v1 import Payload
 from temporalio.api.common.v1 import WorkflowExecution as WorkflowExecutionId
-from temporalio.api.enums.v1 import PendingWorkflowTaskState
+from temporalio.api.enums.v1 import PendingWorkflowTaskState, WorkflowTaskFailedCause
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import (
@@ -34,6 +35,12 @@ _UNTAKEN: Final = 2  # events of a workflow of which no worker has taken a task
 _BEGUN: Final = ("child.started", "child.spawned")
 _GOES_ON: Final = (None, WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
 _STOPPED: Final = (WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.CANCELED)
+_ENDED: Final = "holdfast.cancelled"  # the key of the details that a client gives
+MISFIT: Final = "NondeterminismError: "  # begins the reason of a run whose code does not fit
+_OTHER: Final = re.compile(
+    r"Activity id of scheduled event '(?P<key>.*) \w+( ~\d+)?' does not match activity id of activity command "
+    r"'(?P<now>.*) \w+( ~\d+)?'"
+)
 _SERVER: Final = "history-service"  # the name under which the server ends a workflow by itself
 
 
@@ -48,6 +55,7 @@ class Found:
     parts: dict[str, str] = field(default_factory=dict)
     inbox: list[tuple[Any, ...]] = field(default_factory=list)  # rows of it, where they are asked for
     more: bool = False  # it has open questions that its memo does not tell
+    ended: dict[str, Any] | None = None  # by whom and why, if a client ended it because no worker did
 
     @property
     def children(self) -> list[str]:
@@ -78,10 +86,11 @@ async def told(client: Client, execution: WorkflowExecution) -> Found | None:
         row.status = "ready"
     elif execution.history_length and is_new(row):
         row.due_at = None
+    ended = None
     if row.status not in FINISHED and execution.status not in _GOES_ON:
-        await _judge(client, row, execution)
+        ended = await _judge(client, row, execution)
     questions = {each["id"]: ApprovalRow(**each) for each in said["questions"]}
-    return Found(row, None, [], {} if row.status in FINISHED else questions, more="more" in said)
+    return Found(row, None, [], {} if row.status in FINISHED else questions, more="more" in said, ended=ended)
 
 
 def is_new(row: RunRow) -> bool:
@@ -89,36 +98,64 @@ def is_new(row: RunRow) -> bool:
     return row.status == "running" and row.due_at is not None
 
 
-async def _judge(client: Client, row: RunRow, execution: WorkflowExecution) -> None:
-    """Tell the end of an execution that the engine did not end: a person did, or it ran into a limit of the server's."""
+def is_untaken(described: WorkflowExecutionDescription) -> bool:
+    """Has no worker ever taken it?"""
+    return 0 < described.history_length <= _UNTAKEN
+
+
+async def _judge(client: Client, row: RunRow, execution: WorkflowExecution) -> dict[str, Any] | None:
+    """Tell the end of an execution that the engine did not end: a person did, or it ran into a limit of the server's.
+
+    A client ends a run that no worker serves, and says by whom and why in the details: these are returned.
+    """
     assert execution.status is not None
     how, ended = execution.status.name.lower().replace("_", " "), execution.close_time
     row.finished_at = None if ended is None else int(ended.timestamp() * 1000)
     row.waits_for = row.due_at = None
-    who, why = await _end_of(client, execution)
+    who, why, details = await _end_of(client, execution)
+    if isinstance(details, dict) and _ENDED in details:
+        data: dict[str, Any] = details[_ENDED]
+        row.status, row.reason, row.updated_at = "cancelled", why, row.finished_at or row.updated_at
+        return data
     because = f": {why}" if why else ""
     if execution.status in _STOPPED and who != _SERVER:
         row.status, row.reason = "cancelled", f"{how} on Temporal{because}"
-        return
+        return None
     message = (
         f"the server {how} the workflow{because}" if who == _SERVER else f"the workflow {how} on Temporal{because}"
     )
     row.status, row.error = "failed", to_json({"type": "TemporalError", "message": message, "traceback": ""})
+    return None
 
 
-async def _end_of(client: Client, execution: WorkflowExecution) -> tuple[str, str]:
-    """Read the identity that ended an execution, and what the cluster says of it."""
+def details_of(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Write what the end of a run says that a client ends, by whom and why."""
+    return {_ENDED: dict(data)}
+
+
+def _end(found: Found, events: dict[int, Event]) -> None:
+    """Add the event that nobody was there to record: a client has ended the run."""
+    if found.ended is not None:
+        seq, row = max(events, default=-1) + 1, found.row
+        events[seq] = Event(
+            seq, "run.cancelled", None, found.ended, None, None, row.finished_at or row.updated_at, row.lease_epoch
+        )
+
+
+async def _end_of(client: Client, execution: WorkflowExecution) -> tuple[str, str, Any]:
+    """Read the identity that ended an execution, what the cluster says of it, and the details that were given with it."""
     handle, last = client.get_workflow_handle(execution.id, run_id=execution.run_id), None
     with contextlib.suppress(RPCError):  # it may be forgotten
         async for event in handle.fetch_history_events(event_filter_type=WorkflowHistoryEventFilterType.CLOSE_EVENT):
             last = event
     if last is None:
-        return "", ""
+        return "", "", None
     stopped, failed = (
         last.workflow_execution_terminated_event_attributes,
         last.workflow_execution_failed_event_attributes,
     )
-    return stopped.identity, stopped.reason or failed.failure.message
+    details = await client.data_converter.decode(stopped.details.payloads)
+    return stopped.identity, stopped.reason or failed.failure.message, details[0] if details else None
 
 
 async def read(client: Client, described: WorkflowExecutionDescription) -> Found | None:
@@ -158,6 +195,8 @@ async def read(client: Client, described: WorkflowExecutionDescription) -> Found
             elif piece[0] != "#":
                 events.setdefault(piece[0], event_of(piece, older.results))
         before, looks = older.before, looks + 1
+    _end(found, events)
+    row.next_seq = max(events, default=row.next_seq - 1) + 1
     for event in events.values():
         event.run = row.id
     if row.status in FINISHED:
@@ -179,6 +218,7 @@ async def since(client: Client, described: WorkflowExecutionDescription, seq: in
         for event in execution.events():
             events.setdefault(event.seq, event)
         before, looks = execution.before, looks + 1
+    _end(found, events)
     for event in events.values():
         event.run = found.row.id
     found.events = [events[at] for at in sorted(events) if at >= seq or events[at].dropped is not None]
@@ -197,9 +237,31 @@ async def asked(client: Client, described: WorkflowExecutionDescription) -> Aske
 
     What came while a worker had a workflow task (`task_of`) is not in the history before that task is done.
     """
+    found = told_by(*await _came(client, described))
+    return Asked(False, stop=True) if is_told_to_stop(described) else found
+
+
+def is_told_to_stop(described: WorkflowExecutionDescription) -> bool:
+    """Was a cancel of Temporal's asked for? The cluster tells it at once, whatever a worker does."""
+    return described.raw_description.workflow_extended_info.cancel_requested
+
+
+async def stops(client: Client, described: WorkflowExecutionDescription) -> list[tuple[str, dict[str, Any]]]:
+    """Read the requests to stop that a run has, each with its id as far as that is known: the engine may have taken them up."""
+    state, signals = await _came(client, described)
+    found = [("", signal.data) for signal in state.signals if signal.kind == "run.cancelling"]
+    for event in state.events:
+        data = event.data.get("cancelling") if event.kind == "checkpoint" else event.data
+        if event.kind in ("run.cancelling", "checkpoint") and data:
+            found.append(("", data))
+    found += [(said["id"], said.get("data") or {}) for said in signals if said["kind"] == "run.cancelling"]
+    return found or ([("", {})] if is_told_to_stop(described) else [])
+
+
+async def _came(client: Client, described: WorkflowExecutionDescription) -> tuple[State, list[dict[str, Any]]]:
+    """Read what an execution began with, and the signals that have come since."""
     handle, state = client.get_workflow_handle(described.id, run_id=described.run_id), State()
     signals: list[Payload] = []
-    stopped = described.raw_description.workflow_extended_info.cancel_requested  # told at once, whatever a worker does
     async for event in handle.fetch_history_events(page_size=1000):
         begun, signal = (
             event.workflow_execution_started_event_attributes,
@@ -210,8 +272,7 @@ async def asked(client: Client, described: WorkflowExecutionDescription) -> Aske
             state = State() if content is None else State.unpack(content)
         if signal.signal_name == ARRIVE:
             signals.append(signal.input.payloads[0])
-    found = told_by(state, await client.data_converter.decode(signals))
-    return Asked(False, stop=True) if stopped else found
+    return state, await client.data_converter.decode(signals)
 
 
 def task_of(described: WorkflowExecutionDescription) -> tuple[Any, ...] | None:
@@ -220,6 +281,59 @@ def task_of(described: WorkflowExecutionDescription) -> tuple[Any, ...] | None:
     if told.state != PendingWorkflowTaskState.PENDING_WORKFLOW_TASK_STATE_STARTED:
         return None
     return described.run_id, told.started_time.ToNanoseconds(), told.attempt
+
+
+def is_due(described: WorkflowExecutionDescription) -> bool:
+    """Is there a workflow task that no worker has taken yet?"""
+    told = described.raw_description.pending_workflow_task  # one that was ended keeps the last one
+    is_open = described.status == WorkflowExecutionStatus.RUNNING
+    return is_open and told.state == PendingWorkflowTaskState.PENDING_WORKFLOW_TASK_STATE_SCHEDULED
+
+
+class Failure(NamedTuple):
+    """Why the workflow tasks of a run fail."""
+
+    misfit: bool  # the code does not do what the history says that it did
+    message: str
+
+
+def is_failing(described: WorkflowExecutionDescription) -> bool:
+    """Did the last workflow task fail, so that it is tried again?"""
+    is_open = described.status == WorkflowExecutionStatus.RUNNING
+    return is_open and described.raw_description.pending_workflow_task.attempt > 1
+
+
+async def failure(client: Client, described: WorkflowExecutionDescription) -> Failure | None:
+    """Read why the workflow tasks of a run fail: the server notes the first failure, and none that follows."""
+    if not is_failing(described):
+        return None
+    page = await client.workflow_service.get_workflow_execution_history_reverse(
+        _reversed(client, described.id, described.run_id)
+    )
+    for event in page.history.events:
+        if event.HasField("workflow_task_completed_event_attributes"):
+            return None  # nobody took it, or its worker died
+        if event.HasField("workflow_task_failed_event_attributes"):
+            failed = event.workflow_task_failed_event_attributes
+            cause = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_NON_DETERMINISTIC_ERROR
+            return Failure(failed.cause == cause, failed.failure.message)
+    return None
+
+
+def misfit(run: str, message: str) -> str:
+    """Say that the code of a run does not fit its history, as a paused run of a database says it."""
+    other = _OTHER.search(message)
+    if other is None:
+        what = message.removeprefix("[TMPRL1100] Nondeterminism error: ")
+    elif other["key"] == other["now"]:
+        what = f"the history has a call under the key {other['key']!r}, but the code gives it another input now"
+    else:
+        what = f"the history has a call under the key {other['key']!r}, but the code asks for {other['now']!r} there"
+    return (
+        f"{MISFIT}run {run!r}: {what}. The code changed since this was recorded, or it depends on something that is not recorded. "
+        "Nothing was done and nothing was written. Go on with the code that wrote the history, serve both as @agent(version=), or "
+        "guard the change with holdfast.patched('name'). With code that fits, the run goes on by itself within some minutes"
+    )
 
 
 def told_by(state: State, signals: Iterable[Mapping[str, Any]]) -> Asked:

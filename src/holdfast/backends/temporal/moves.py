@@ -279,11 +279,21 @@ class Moves(Store):
         try:
             row = await self.run(run)
             if row is not None and not is_served(row, await self.agents()):
-                return Unconfirmed(f"no worker serves agent {row.agent!r} of run {run!r}{more}. Start one: {start}")
+                return Unconfirmed(f"no worker serves agent {_code(row)} of run {run!r}{more}. Start one: {start}")
+            if row is not None and (row.reason or "").startswith(history.MISFIT):
+                return Unconfirmed(f"no worker can carry on run {run!r}{more}. {row.reason}")
+            described = await self._described(run)
+            failure = None if described is None else await self._asked(history.failure(self.client, described), run)
+            if failure is not None:
+                said = f" It says: {failure.message}" if failure.message else ""
+                return Unconfirmed(f"the worker of run {run!r} cannot carry it on{more}. Look at its log.{said}")
         except StoreUnavailable as away:
             return Unconfirmed(f"nobody answered for run {run!r}{more}: {away}")
         why = f": {error}" if isinstance(cause, RPCError) and cause.status not in _TOO_LATE else " in time"
-        return Unconfirmed(f"no worker answered for run {run!r}{more}{why}. If none is running, start one: {start}")
+        code = "" if row is None else f" with agent {_code(row)}"
+        return Unconfirmed(
+            f"no worker{code} answered for run {run!r}{more}{why}. If none is running, start one: {start}"
+        )
 
     async def move(self, move: Move) -> None:
         """Let the run leave, and keep its file; `Changed` if it is not as it was read.
@@ -615,3 +625,8 @@ def _resumed(state: State, now: int, by: str) -> None:
     )
     state.row |= {"next_seq": seq + 1, "status": "ready"}
     state.row.pop("reason", None)
+
+
+def _code(row: RunRow) -> str:
+    """Name the code that a run needs."""
+    return repr(row.agent) if row.version is None else f"{row.agent!r} in version {row.version!r}"

@@ -29,9 +29,9 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from holdfast.backends.temporal import budgets, history
+from holdfast.backends.temporal import budgets, history, talks
 from holdfast.backends.temporal.address import AGENT, ARRIVE, DECIDE, MORE, RUN, SIDE_OF, STORE, Address, is_missing
-from holdfast.backends.temporal.feed import record
+from holdfast.backends.temporal.feed import Feed, record
 from holdfast.backends.temporal.gaps import BESIDE, GAPS, lacked
 from holdfast.backends.temporal.ground import first_attributes, first_memo
 from holdfast.backends.temporal.history import Found
@@ -63,6 +63,7 @@ from holdfast.store.bundles import public_id
 from holdfast.store.changes import Changes, News
 from holdfast.store.contract import Ailment, looks_again, write_limit
 from holdfast.store.control import Resume
+from holdfast.store.families import told as cancelled
 from holdfast.store.links import use_link
 from holdfast.store.parts import keep_parts
 from holdfast.store.runs import NewRun
@@ -90,6 +91,9 @@ _SHORT: Final = 1_000  # events of a history that are read when only the row is 
 _SOONEST_S, _LATEST_S = 0.05, 1.0  # between two looks for news, while somebody waits
 _ALIVE_S: Final = 75.0  # since a poller was heard of: each poll takes a minute
 _AGENTS_S: Final = 2.0
+_PROBLEMS: Final = (
+    "TemporalReportedProblems"  # a search attribute that servers set after five tasks of a run that failed
+)
 # Too many ask at once; the workflow tasks of the run fail.
 _ASK_AGAIN: Final = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION)
 _NEXT_S: Final = 1.0  # for so long one run alone is asked to count an answer that several wait for
@@ -312,7 +316,8 @@ class TemporalStore(Moves):
             if described is None:
                 return None
             status = "" if described.status is None else described.status.name
-            mark = (described.run_id or "", described.history_length, status)
+            left = await self._is_left(described)
+            mark = (described.run_id or "", described.history_length, status, left, history.is_failing(described))
             known = self._seen.get(run)
             if known is not None and known.mark == mark and (known.whole or not whole):
                 return None
@@ -326,9 +331,27 @@ class TemporalStore(Moves):
             ):  # the memo has no long arguments, and not every question
                 whole, found = True, await self._asked(history.read(self.client, described), run)
             if found is not None:
+                if left and (found.row.status != "paused" or history.is_told_to_stop(described)):
+                    found.row.status, found.row.waits_for, found.row.due_at = "ready", None, None
+                elif not left and (reason := await self._misfit(described)) is not None:
+                    found.row.status, found.row.waits_for, found.row.due_at = "paused", None, None
+                    found.row.reason = reason
                 await self._mirrored(_Put([found]))
                 self._seen[run] = _Seen(mark, whole, found.row)
             return found
+
+    async def _misfit(self, described: WorkflowExecutionDescription) -> str | None:
+        """Say why a run does not go on whose code does not fit its history: the cluster refuses what the code does, each time."""
+        failure = await self._asked(history.failure(self.client, described), described.id)
+        return history.misfit(described.id, failure.message) if failure is not None and failure.misfit else None
+
+    async def _is_left(self, described: WorkflowExecutionDescription) -> bool:
+        """Has something come for a run that no worker takes up, because none polls for it?"""
+        return history.is_due(described) and not await self._has_poller(described.task_queue or "")
+
+    async def _has_poller(self, queue: str) -> bool:
+        here = () if self._served_here is None else self._served_here.polls
+        return queue in here or await self._asked(self._is_polled(queue))
 
     async def _refresh_family(self, run: str) -> None:
         """Bring a run, and all below it, up to date."""
@@ -345,10 +368,12 @@ class TemporalStore(Moves):
     async def _list(self, query: str, limit: int = _LOOKED_AT) -> None:
         """Bring the runs of a list into the mirror, as their memos tell of them."""
         wanted = f"WorkflowType = '{RUN}' AND ExecutionStatus != 'ContinuedAsNew' AND TaskQueue STARTS_WITH '{self.address.queue}:'"
-        found: dict[str, Found] = {}
+        found, troubled = dict[str, Found](), set[str]()
 
         async def look() -> None:
             async for execution in self.client.list_workflows(f"{wanted}{query}", page_size=500, limit=limit):
+                if _PROBLEMS in execution.raw_info.search_attributes.indexed_fields:
+                    troubled.add(execution.id)
                 told = None if execution.id in found else await history.told(self.client, execution)
                 if told is not None:
                     found[execution.id] = told
@@ -363,12 +388,13 @@ class TemporalStore(Moves):
                 else:
                     row.status = "ready"
         async with self._turn:
-            new = [each for each in found.values() if not each.more and self._is_news(each.row)]
+            apart = {*troubled, *(run for run, each in found.items() if each.more)}
+            new = [each for run, each in found.items() if run not in apart and self._is_news(each.row)]
             for each in new:
                 self._seen.pop(each.row.id, None)
             if new:
                 await self._mirrored(_Put(new))
-        for run in [run for run, each in found.items() if each.more]:
+        for run in found.keys() & apart:
             await self._refresh(run)
         with contextlib.suppress(StoreUnavailable):  # lists do without them while that database is away
             await self._bring_questions(_nothing)
@@ -700,11 +726,65 @@ class TemporalStore(Moves):
             return "cancelled"
         row = await self._going(run, "cancelled")
         data = {"by": by, "reason": reason, "until": self.clock.now() + grace_ms}
-        await self._signal(run, {"id": request, "kind": "run.cancelling", "data": data})
-        with contextlib.suppress(UnknownRun):  # so that the cluster shows it as cancelled too
-            await self._asked(self.client.get_workflow_handle(run).cancel(), run)
+        if (status := await self._cancel_left(row, data, request, insist=insist)) is None:
+            await self._signal(run, {"id": request, "kind": "run.cancelling", "data": data})
+            with contextlib.suppress(UnknownRun):  # so that the cluster shows it as cancelled too
+                await self._asked(self.client.get_workflow_handle(run).cancel(), run)
+            status = row.status
         await self._note(run, by, via, "cancel", data)
-        return row.status
+        return status
+
+    async def _cancel_left(self, row: RunRow, data: dict[str, Any], request: str, *, insist: bool) -> str | None:
+        """End a run that no worker can carry, if it was asked to stop before or nobody could tidy up; None: ask it to stop."""
+        described = await self._must_describe(row.id)
+        misfits = await self._misfit(described) is not None
+        if not misfits and await self._is_carried(row):
+            return None
+        before = await self._asked(history.stops(self.client, described), row.id)
+        if not before and not misfits and not history.is_untaken(described):
+            return None
+        if [name for name, _ in before] == [request] or (before and not insist):
+            return row.status  # our own, whose answer was lost; or one that does not insist
+        # A second request that says nothing does not unsay what the first one said.
+        reason = data["reason"] or next((each["reason"] for _, each in before if each.get("reason")), "")
+        await self._end(row, {"by": data["by"], "reason": reason}, top=True)
+        return "cancelled"
+
+    async def _is_carried(self, row: RunRow) -> bool:
+        """Does a worker live that polls for it?"""
+        return await self._has_poller(self.address.task_queue(row.agent, row.version, row.queue))
+
+    async def _end(self, row: RunRow, data: dict[str, Any], *, top: bool = False) -> None:
+        """End a run without its code, and all below it, which end first: whoever dies meanwhile can ask again.
+
+        A worker that carries a run below ends it, as it does at a second request.
+        """
+        await self._refresh(row.id)
+        below = {"by": f"run {row.id}", "reason": data["reason"], "until": self.clock.now()}
+        for event in await self._mirror.journal(row.id):
+            child = await self.run(event.data["child"]) if event.kind in ("child.started", "child.spawned") else None
+            if child is None or child.status in FINISHED:
+                continue
+            if not await self._is_carried(child):
+                await self._end(child, {"by": below["by"], "reason": below["reason"]})
+                continue
+            for nth in range(2):
+                await self._tells(child.id, {"id": f"end:{row.uid}:{nth}", "kind": "run.cancelling", "data": below})
+        told = cancelled(data["by"], data["reason"], "cancelled")
+        with contextlib.suppress(UnknownRun):  # it has ended meanwhile
+            ends = self.client.get_workflow_handle(row.id).terminate(history.details_of(data), reason=told)
+            await self._asked(ends, row.id)
+        self._forget_seen(row.id)
+        self._news.hurry()
+        if self.side is not None:
+            await talks.leave_all(self.side, row.id, self._tells)
+            await budgets.leave_all(self.side, row.id)
+            await Feed(self.side, self.client).copy(row.id)
+        if top and row.parent_id is not None:
+            ended = {"child": row.id, "status": "cancelled", "error": None}
+            await self._tells(row.parent_id, {"id": f"child:{row.id}:{row.uid}:{row.next_seq}", "kind": "child.ended",
+                                              "topic": row.id, "value": None, "data": ended})  # fmt: skip
+        await self.run(row.id)
 
     async def _going(self, run: str, what: str) -> RunRow:
         row = await self.run(run)
@@ -998,7 +1078,7 @@ class TemporalStore(Moves):
 class _Seen:
     """State of a run in the mirror: its workflow as it was, whether with the journal, and its row."""
 
-    mark: tuple[str, int, str]
+    mark: tuple[Any, ...]
     whole: bool
     row: RunRow
 

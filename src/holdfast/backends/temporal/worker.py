@@ -196,6 +196,11 @@ class TemporalWorker:
         self._poll_all()
 
     @property
+    def polls(self) -> Collection[str]:
+        """Return the task queues that this process polls."""
+        return () if self.draining else self._polling.keys()
+
+    @property
     def serves(self) -> list[str]:
         return self._served.names
 
