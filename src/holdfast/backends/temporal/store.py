@@ -814,16 +814,16 @@ class TemporalStore(Moves):
         try:
             if self.side is not None and (under := [each.id for each in ready.values() if each.budget is not None]):
                 await self.side._submit(budgets.Reconsider(under))
-            for start, packed in [await self._ready_anew(row) for row in ready.values()]:
+            for start, packed, asked in [await self._ready_anew(row) for row in ready.values()]:
                 try:
-                    await self._asked(self._started(start, packed, again=True))
+                    await self._asked(self._started(start, packed, again=True, asked=asked))
                 except WorkflowAlreadyStartedError:
                     raise RunActive(f"run {start.row.id!r} was retried by somebody else meanwhile") from None
         finally:
             for each in ready:
                 self._forget_seen(each)  # the mirror says what is to be, and not what is
 
-    async def _ready_anew(self, row: RunRow) -> tuple[Start, bytes]:
+    async def _ready_anew(self, row: RunRow) -> tuple[Start, bytes, Collection[ApprovalRow]]:
         """Make what a failed run starts anew with, or refuse: it may be too much for a payload."""
         found = await self._asked(history.read(self.client, await self._must_describe(row.id)), row.id)
         assert found is not None
@@ -832,7 +832,10 @@ class TemporalStore(Moves):
         await unspill(self._mirror, whole)
         events = [event for event in whole if event.dropped is None]
         children = {event.data["child"]: None for event in events if event.kind in ("child.started", "child.spawned")}
-        state = State(events, moving(row), dict(found.questions), dict(children), parts=found.parts)
+        asked = {event.data["approval"] for event in events if event.kind == "approval.asked"}
+        # The agent still waits for these: the server ended the run, and not the engine, which withdraws them.
+        waits = {name: question for name, question in found.left_open.items() if name in asked}
+        state = State(events, moving(row), {**found.questions, **waits}, dict(children), parts=found.parts)
         state.dropped = [event for event in whole if event.dropped is not None]
         state.row |= {"lease_epoch": row.lease_epoch, "status": "ready"}
         for child in children:
@@ -840,7 +843,7 @@ class TemporalStore(Moves):
         packed = state.pack()
         found.start.row.budget = row.budget
         self._check_fits(found.start, packed)
-        return found.start, packed
+        return found.start, packed, waits.values()
 
     async def _must_describe(self, run: str) -> WorkflowExecutionDescription:
         described = await self._described(run)
