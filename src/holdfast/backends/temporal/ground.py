@@ -500,7 +500,7 @@ class Ground:
         elif self.load.unsent.weight > _LARGE:
             self._keep_some()
         elif self.load.unsent:
-            told["HoldfastJournal"] = self.load.unsent.take()
+            told["HoldfastJournal"] = self.load.unsent.take(last=last)
         quiet = {name: value for name, value in memo.items() if name in _ACTED_UPON}
         ids = [row.id for row in self.state.questions.values() if row.status == "open"]
         shown = {"row": quiet, "questions": questions, "ids": ids}
@@ -666,6 +666,8 @@ class Ground:
     def decide(self, said: dict[str, Any]) -> dict[str, Any]:
         """Count what a person says, or pass the question on; what is refused is told by its kind and its words."""
         row = self.state.questions.get(said["question"])
+        if (size := weight(said)) > _LARGE and self._counts_answers():
+            self.load.count(size)  # it goes into the history with this task
         if row is None:
             return {"error": "UnknownApproval", "message": f"there is no question {said['question']!r}"}
         if self._way.over:
@@ -683,7 +685,17 @@ class Ground:
         except HoldfastError as error:
             return {"error": type(error).__name__, "message": str(error)}
         self._say(done)
-        return asdict(done.row) | {"shown": None}
+        known = said.get("brief", False) and done.row.data == ballot.value
+        return asdict(done.row) | {"shown": None} | ({"data": None} if known else {})
+
+    def takes(self, said: Mapping[str, Any]) -> bool:
+        """Does what a person says go with this workflow task? The server ends a workflow whose task is too large for a message."""
+        size = weight(said)
+        return size <= _LARGE or self.load.has_room(size)
+
+    def _counts_answers(self) -> bool:
+        """Are large answers part of the load of a task? In executions that had one before that was so they are not."""
+        return workflow.patched("holdfast.answers")
 
     async def ask_beside(self, said: Mapping[str, Any]) -> dict[str, Any]:
         """Have counted what a person says to a question about a budget, for which this run waits or has waited."""

@@ -21,6 +21,10 @@ _TASK: Final = (
     2_000_000  # bytes of what is counted of one task; beside that its message has a result, a memo and answers
 )
 _SOON_S: Final = 0.001
+ELSEWHERE: Final = (  # what to do with a value that is too large
+    "name a folder for large values in the URL of all workers and clients (?blobs=FOLDER), or put it into a file or an object store "
+    "and keep its address"
+)
 
 
 def weight(value: object) -> int:
@@ -72,6 +76,10 @@ class Load:
         self.count(size)
         return True
 
+    def has_room(self, size: int) -> bool:
+        """Does this task still take so many bytes? Whatever is the first, it does."""
+        return size <= self.left or self.is_empty
+
     async def room(self, size: int) -> None:
         """Wait for a task that takes so many bytes, behind all that wait already."""
         if self._waiting or not self.takes(size):
@@ -120,14 +128,17 @@ class Unsent:
         self._pieces.append((size, piece))
         self.weight += size
 
-    def take(self, room: int = PAYLOADS) -> list[Piece]:
-        """Take the first of them, as many as go with this task and into this room, for a command that takes them there."""
+    def take(self, room: int = PAYLOADS, *, last: bool = False) -> list[Piece]:
+        """Take the first of them, as many as go with this task and into this room, for a command that takes them there.
+
+        `last`: all of them, which are few: there is no next task.
+        """
         taken: list[Piece] = []
         while self._pieces:
             size, piece = self._pieces[0]
             if size > room and (taken or room < PAYLOADS):
                 break
-            if not self._load.takes(size):
+            if not self._load.takes(size) and not last:
                 break
             taken.append(piece)
             room -= size

@@ -24,17 +24,18 @@ from typing import Any, Final, NoReturn, ParamSpec, TypeVar
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, GetSystemInfoRequest
-from temporalio.client import Client, WorkflowExecutionDescription, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.backends.temporal import budgets, history
-from holdfast.backends.temporal.address import AGENT, ARRIVE, DECIDE, MORE, RUN, SIDE_OF, STORE, Address, is_missing
+from holdfast.backends.temporal.address import AGENT, ARRIVE, DECIDE, FULL, MORE, RUN, SIDE_OF, STORE, Address, is_missing, is_too_large
 from holdfast.backends.temporal.feed import record
 from holdfast.backends.temporal.gaps import BESIDE, GAPS, lacked
 from holdfast.backends.temporal.ground import first_attributes, first_memo
 from holdfast.backends.temporal.history import Found
+from holdfast.backends.temporal.loads import ELSEWHERE, PAYLOADS, weight
 from holdfast.backends.temporal.moves import Moves, unspill
 from holdfast.backends.temporal.pauses import is_told
 from holdfast.backends.temporal.records import Start, State, moving
@@ -46,6 +47,7 @@ from holdfast.errors import (
     Expired,
     HoldfastError,
     NotAllowed,
+    NotStorable,
     RunActive,
     RunFinished,
     Stale,
@@ -70,6 +72,7 @@ from holdfast.store.sqlite.store import SQLiteStore
 from holdfast.store.store import Store
 from holdfast.store.streams import Piece
 from holdfast.store.work import Asking, Transaction, rows, to_json
+from holdfast.values.text import size
 from holdfast.words import people
 from holdfast.words.budget import Asked
 from holdfast.words.clock import Clock, SystemClock
@@ -104,6 +107,7 @@ class TemporalStore(Moves):
     ) -> None:
         super().__init__(clock if clock is not None else SystemClock(), name)
         self.url, self.address, self.inputs = address.url, address, address.inputs
+        self.value_limit_bytes = address.value_limit_bytes
         self.side = side  # a database beside the cluster
         self._client: Client | None = None
         self._seen: dict[str, _Seen] = {}
@@ -284,6 +288,8 @@ class TemporalStore(Moves):
         except RPCError as error:
             if run and is_missing(error):
                 raise UnknownRun(f"there is no run {run!r} in {self.url}") from None
+            if is_too_large(error):
+                raise NotStorable(f"what was sent is too large for the cluster at {self.url!r}: {error}; {ELSEWHERE}") from error
             raise StoreUnavailable(f"the cluster at {self.url!r} did not answer: {self.address.told(error)}") from error
         except TimeoutError:
             raise StoreUnavailable(f"the cluster at {self.url!r} did not answer in time") from None
@@ -626,6 +632,7 @@ class TemporalStore(Moves):
         run.input = _whole(run.input, blobs)
         starters = people.starters(by or people.SOMEONE.name, via)
         start = Start.of(run, [], starters, self.address.longest, self.clock.now(), side=self.side is not None)
+        self._check_travels(start)
         await self._forget_former(run.id)
         try:
             await self._asked(self._started(start, None, delay_ms=run.delay_ms))
@@ -638,6 +645,15 @@ class TemporalStore(Moves):
         start.row.status = "ready"
         await self._note(run.id, by, via, "start", {"agent": run.agent})
         return start.row, True
+
+    def _check_travels(self, start: Start) -> None:
+        """Refuse arguments that the cluster would refuse: as a text in a text, they may travel longer than they are."""
+        travels = weight(start.text())
+        if self.address.blobs is None and travels > PAYLOADS:
+            raise NotStorable(
+                f"the arguments: {size(len(start.row.input))} travel as {size(travels)}, because of what is escaped in them (quotes, "
+                f"backslashes, line breaks), and a cluster takes {size(PAYLOADS)}; {ELSEWHERE}"
+            )
 
     async def _forget_former(self, run: str) -> None:
         """Forget beside the cluster, too, what it has forgotten of a run whose id is used again: its sums are not the new one's."""
@@ -872,7 +888,7 @@ class TemporalStore(Moves):
         """Say something to a question. The run counts it; what it refuses is told in the words of the rule, which is here too."""
         row = await self.approval(approval)
         said = {**asdict(ballot), "value": ballot.value and _whole(ballot.value, blobs)}
-        asked = {"question": approval, "ballot": said, "to": to}
+        asked = {"question": approval, "ballot": said, "to": to, "brief": True}
         if to is None and row.status == "open" and not _has(row, ballot):
             stops = await self._closing(row.run_id)
             if stops is not None:
@@ -889,6 +905,8 @@ class TemporalStore(Moves):
             (count(self.clock.now(), now, ballot) if to is None else delegated(self.clock.now(), now, to, ballot))
             raise _error(answer)
         decided = ApprovalRow(**{**answer, "shown": row.shown})
+        if decided.data is None:  # it is not told back to whom it came from
+            decided.data = said["value"]
         if self.side is not None and not beside:
             if ballot.via.startswith(people.LINK):
                 await self._use_link(ballot.via)
@@ -988,6 +1006,10 @@ class TemporalStore(Moves):
                 if described is None or described.status is None or described.status.name != "RUNNING":
                     message = f"question {asked['question']!r} is closed: its run has ended"
                     return {"error": "RunFinished", "message": message}
+            except WorkflowUpdateFailedError as error:
+                if not isinstance(error.cause, ApplicationError) or error.cause.type != FULL:
+                    raise
+                problem = error
             except (WorkflowUpdateRPCTimeoutOrCancelledError, StoreUnavailable) as error:
                 cause, problem = error.__cause__, error
                 if not isinstance(cause, RPCError) or cause.status not in _ASK_AGAIN:
