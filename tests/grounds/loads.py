@@ -87,3 +87,11 @@ async def asks_edit() -> int:
 @holdfast.agent
 async def hears_text() -> int:
     return len(await holdfast.receive("text", str))
+
+
+@holdfast.agent
+async def begets_one(text: str, times: int) -> str:
+    try:
+        return str(await child_of_many(text * times))
+    except holdfast.RunFailed as error:
+        return str(error)

@@ -11,6 +11,7 @@ from tests.grounds.loads import (
     asks_much,
     asks_texts,
     begets,
+    begets_one,
     child_of_many,
     gathers,
     hears_much,
@@ -276,3 +277,25 @@ async def test_arguments_that_travel_longer_than_they_are_are_refused_clearly(te
             await hf.start(child_of_many, "\n" * 490_000)
         run = await hf.start(child_of_many, "\n" * 300_000)
         assert await run.result(timeout="30s") == 300_000
+
+
+@pytest.mark.slow
+async def test_arguments_of_a_child_that_travel_too_long_fail_it_alone(temporal_url, tmp_path):  # noqa: F811
+    async with holdfast.open(temporal_url, agents=[loads], settings=QUICK) as hf:
+        run = await hf.start(begets_one, "\n", 490_000)
+        assert "957 KiB travel as 2.3 MiB, because of what is escaped" in await run.result(timeout="60s")
+        assert await failed_tasks(hf, run) == []
+        await is_replayable(temporal_url)
+    async with holdfast.open(f"{temporal_url}&blobs={tmp_path}", agents=[loads], settings=QUICK) as hf:
+        assert await hf.run(begets_one, "\n", 490_000) == "490000"
+        await is_replayable(f"{temporal_url}&blobs={tmp_path}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2_500_000, 5_000_000], ids=["payload", "message"])
+async def test_a_cluster_that_refuses_what_is_too_large_is_there(temporal_url, size):  # noqa: F811
+    """Whatever was not measured before it was sent: its sender does not hear that the cluster is away."""
+    async with holdfast.open(temporal_url, agents=[loads], settings=QUICK) as hf:
+        run = await hf.start(hears_text)
+        with pytest.raises(holdfast.NotStorable, match=r"too large for the cluster .*\?blobs=FOLDER"):
+            await hf.store._signal(run.id, {"id": "large", "kind": "", "value": "m" * size})

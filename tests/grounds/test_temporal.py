@@ -388,7 +388,7 @@ def test_the_command_line_works_over_a_cluster(temporal_url, tmp_path):  # noqa:
     try:
         asyncio.run(_published(temporal_url))
         command(temporal_url, "start", "canonical", "otters", "--id", "cli-1")
-        command(temporal_url, "send", "cli-1", "go", "now")
+        assert command(temporal_url, "send", "cli-1", "go", "now").splitlines()[0] == "Sent to cli-1 on 'go'."
         asyncio.run(_asked(temporal_url))
         assert "Send it?" in command(temporal_url, "approvals")
         command(temporal_url, "approve", "cli-1", "--by", "ann", "--data", '{"text": "edited", "n": 2}')

@@ -39,7 +39,7 @@ from holdfast.backends.temporal.address import (
 from holdfast.backends.temporal.beside import ASKED, Beside
 from holdfast.backends.temporal.gaps import LACKS_START, LACKS_STORE
 from holdfast.backends.temporal.house import House
-from holdfast.backends.temporal.loads import PAYLOADS, Load, too_long, weight
+from holdfast.backends.temporal.loads import PAYLOADS, Load, escaped, too_long, weight
 from holdfast.backends.temporal.pauses import forgive, hold, is_closing, is_held_by_request, is_stopping, undo
 from holdfast.backends.temporal.performer import Performer
 from holdfast.backends.temporal.records import LISTED, Piece, Start, State, listed, moved, moving
@@ -49,7 +49,7 @@ from holdfast.engine.carried import Carried
 from holdfast.engine.execute import begin
 from holdfast.engine.loop import install
 from holdfast.engine.slots import Freed
-from holdfast.errors import HoldfastError, LeaseLost, Unsupported
+from holdfast.errors import HoldfastError, LeaseLost, NotStorable, Unsupported
 from holdfast.runtime import AgentSpec, Placed, StepSpec, outside
 from holdfast.store.appends import Append, InboxMoved, Told, Transition
 from holdfast.store.approvals import NewApproval, Said, closed_by, count, delegated, expired, required
@@ -125,6 +125,7 @@ class Way:
     leaves: Mapping[str, Any] | None = None  # the bundle in which it leaves the cluster, and why
     stayed: tuple[int, int] | None = None  # events and bytes of a history whose journal was too much to be carried
     decided: int = 0  # how often it was decided whether it is
+    large: int = 0  # children whose arguments were perhaps too large
     births: set[str] = field(default_factory=set)  # children that the cluster was asked to start, and has not yet
 
 
@@ -792,7 +793,12 @@ class Ground:
 
     async def _begin_child(self, start: Start) -> None:
         row, text = start.row, start.text()
-        await self.load.room(weight(text))
+        travels = weight(text)
+        if self._is_refused(travels):
+            self._way.births.discard(row.id)
+            self._child_failed(row.id, NotStorable(escaped(row.input, travels)))
+            return
+        await self.load.room(travels)
         try:
             handle = await workflow.start_child_workflow(
                 RUN, args=[text, None], id=row.id, parent_close_policy=ParentClosePolicy.ABANDON, result_type=str,
@@ -806,6 +812,19 @@ class Ground:
             handle.add_done_callback(lambda task: task.cancelled() or task.exception(), context=self.outside)
         finally:
             self._way.births.discard(row.id)
+
+    def _is_refused(self, travels: int) -> bool:
+        """Decide whether arguments are too large for a payload, as it was decided before if this is a replay.
+
+        A folder may be named later, and executions that were written before this was looked at began such children. So a patch
+        marks those that were refused, and those alone.
+        """
+        if travels <= PAYLOADS:
+            return False
+        self._way.large += 1
+        if self.house.address.blobs is not None and not workflow.unsafe.is_replaying():
+            return False
+        return workflow.patched(f"holdfast.too-large-{self._way.large}")
 
     def _child_failed(self, child: str, error: Exception) -> None:
         told = {

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from holdfast.backends.temporal.records import Piece
+from holdfast.values.text import size
 
 PAYLOADS: Final = 1_900_000  # bytes of the arguments of one command: the server refuses 2 MiB
 _TASK: Final = (
@@ -37,6 +38,14 @@ def too_long(run: str) -> str:
     return (
         f"the journal of run {run!r} has more than {PAYLOADS:,} bytes, too many for a payload of Temporal's. Let its agent take "
         "checkpoints, or name a folder for large values in the URL, of workers and clients: ?blobs=FOLDER"
+    )
+
+
+def escaped(arguments: str, travels: int) -> str:
+    """Say of arguments that they travel as too many bytes, and what to do."""
+    return (
+        f"the arguments: {size(len(arguments))} travel as {size(travels)}, because of what is escaped in them (quotes, backslashes, "
+        f"line breaks), and a cluster takes {size(PAYLOADS)}; {ELSEWHERE}"
     )
 
 

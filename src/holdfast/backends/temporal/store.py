@@ -35,7 +35,7 @@ from holdfast.backends.temporal.feed import record
 from holdfast.backends.temporal.gaps import BESIDE, GAPS, lacked
 from holdfast.backends.temporal.ground import first_attributes, first_memo
 from holdfast.backends.temporal.history import Found
-from holdfast.backends.temporal.loads import ELSEWHERE, PAYLOADS, weight
+from holdfast.backends.temporal.loads import ELSEWHERE, PAYLOADS, escaped, weight
 from holdfast.backends.temporal.moves import Moves, unspill
 from holdfast.backends.temporal.pauses import is_told
 from holdfast.backends.temporal.records import Start, State, moving
@@ -72,7 +72,6 @@ from holdfast.store.sqlite.store import SQLiteStore
 from holdfast.store.store import Store
 from holdfast.store.streams import Piece
 from holdfast.store.work import Asking, Transaction, rows, to_json
-from holdfast.values.text import size
 from holdfast.words import people
 from holdfast.words.budget import Asked
 from holdfast.words.clock import Clock, SystemClock
@@ -650,10 +649,7 @@ class TemporalStore(Moves):
         """Refuse arguments that the cluster would refuse: as a text in a text, they may travel longer than they are."""
         travels = weight(start.text())
         if self.address.blobs is None and travels > PAYLOADS:
-            raise NotStorable(
-                f"the arguments: {size(len(start.row.input))} travel as {size(travels)}, because of what is escaped in them (quotes, "
-                f"backslashes, line breaks), and a cluster takes {size(PAYLOADS)}; {ELSEWHERE}"
-            )
+            raise NotStorable(escaped(start.row.input, travels))
 
     async def _forget_former(self, run: str) -> None:
         """Forget beside the cluster, too, what it has forgotten of a run whose id is used again: its sums are not the new one's."""
