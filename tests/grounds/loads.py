@@ -89,6 +89,21 @@ async def hears_text() -> int:
     return len(await holdfast.receive("text", str))
 
 
+begun: list[int] = []
+
+
+@holdfast.step
+async def nap(n: int) -> int:
+    begun.append(n)
+    await asyncio.sleep(0.3)
+    return n
+
+
+@holdfast.agent
+async def naps(many: int) -> int:
+    return sum(await asyncio.gather(*(nap(n) for n in range(many))))
+
+
 @holdfast.agent
 async def begets_one(text: str, times: int) -> str:
     try:

@@ -17,6 +17,7 @@ from tests.grounds.loads import (
     hears_much,
     hears_text,
     heavy,
+    naps,
     refused,
     spread,
 )
@@ -299,3 +300,16 @@ async def test_a_cluster_that_refuses_what_is_too_large_is_there(temporal_url, s
         run = await hf.start(hears_text)
         with pytest.raises(holdfast.NotStorable, match=r"too large for the cluster .*\?blobs=FOLDER"):
             await hf.store._signal(run.id, {"id": "large", "kind": "", "value": "m" * size})
+
+
+@pytest.mark.slow
+async def test_a_cancel_takes_bodies_out_of_the_queue_although_others_end_meanwhile(temporal_url):  # noqa: F811
+    loads.begun.clear()
+    async with holdfast.open(temporal_url, agents=[loads], settings=QUICK) as hf:
+        run = await hf.start(naps, 600)
+        while len(loads.begun) < 20:
+            await asyncio.sleep(0.005)
+        await run.cancel(by="ann")
+        await run.wait("cancelled", timeout="60s")
+        assert len(loads.begun) < 550
+        await is_replayable(temporal_url)

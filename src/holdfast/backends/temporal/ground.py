@@ -373,6 +373,10 @@ class Ground:
         self.errand(self.feed())
         if self._beside.talked and self._start.side and row.budget is None:
             self.errand(self._beside.leave_all())
+        if self.perform.calls_off and workflow.patched("holdfast.queued"):
+            # The server refuses to end a workflow to which something came meanwhile, with all that it was told then: as long
+            # as bodies end, none would be called off. So that is told before.
+            self.errand(self.load.next())
         while self._errands:  # to cancel the workflow now comes too late
             await self._until_told()
         # Only now: a client that reads that it has ended reads the result next.
