@@ -211,7 +211,10 @@ WIDE = 999_998  # characters of a text, which are a million bytes with its quote
 @pytest.mark.parametrize("more", [1, 500_000, 4_000_000])
 async def test_what_is_sent_and_is_too_large_is_refused_before_it_is_sent(temporal_url, more):  # noqa: F811
     """Its sender hears how large it is and what to do, and the run waits on."""
-    text, told = "m" * (WIDE + more), r"is more than the limit of (976.6 KiB|1,000,000 bytes); name a folder .*\?blobs=FOLDER"
+    text, told = (
+        "m" * (WIDE + more),
+        r"is more than the limit of (976.6 KiB|1,000,000 bytes); name a folder .*\?blobs=FOLDER",
+    )
     async with holdfast.open(temporal_url, agents=[loads], settings=QUICK) as hf:
         asked, edited, heard = await asyncio.gather(hf.start(asks_texts, 1), hf.start(asks_edit), hf.start(hears_text))
         question, other = await asked.wait_for_question(), await edited.wait_for_question()
@@ -274,7 +277,9 @@ async def test_what_a_client_sends_lies_in_the_folder_if_there_is_one(temporal_u
 @pytest.mark.slow
 async def test_arguments_that_travel_longer_than_they_are_are_refused_clearly(temporal_url):  # noqa: F811
     async with holdfast.open(temporal_url, agents=[loads], settings=QUICK) as hf:
-        with pytest.raises(holdfast.NotStorable, match=r"957 KiB travel as 2.3 MiB, because of what is escaped .*\?blobs=FOLDER"):
+        with pytest.raises(
+            holdfast.NotStorable, match=r"957 KiB travel as 2.3 MiB, because of what is escaped .*\?blobs=FOLDER"
+        ):
             await hf.start(child_of_many, "\n" * 490_000)
         run = await hf.start(child_of_many, "\n" * 300_000)
         assert await run.result(timeout="30s") == 300_000

@@ -23,8 +23,8 @@ _TASK: Final = (
 )
 _SOON_S: Final = 0.001
 ELSEWHERE: Final = (  # what to do with a value that is too large
-    "name a folder for large values in the URL of all workers and clients (?blobs=FOLDER), or put it into a file or an object store "
-    "and keep its address"
+    "name a folder for large values in the URL of all workers and clients (?blobs=FOLDER), or put it into a file or an object "
+    "store and keep its address"
 )
 
 
@@ -44,8 +44,8 @@ def too_long(run: str) -> str:
 def escaped(arguments: str, travels: int) -> str:
     """Say of arguments that they travel as too many bytes, and what to do."""
     return (
-        f"the arguments: {size(len(arguments))} travel as {size(travels)}, because of what is escaped in them (quotes, backslashes, "
-        f"line breaks), and a cluster takes {size(PAYLOADS)}; {ELSEWHERE}"
+        f"the arguments: {size(len(arguments))} travel as {size(travels)}, because of what is escaped in them (quotes, "
+        f"backslashes, line breaks), and a cluster takes {size(PAYLOADS)}; {ELSEWHERE}"
     )
 
 

@@ -24,13 +24,30 @@ from typing import Any, Final, NoReturn, ParamSpec, TypeVar
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, GetSystemInfoRequest
-from temporalio.client import Client, WorkflowExecutionDescription, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.client import (
+    Client,
+    WorkflowExecutionDescription,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.backends.temporal import budgets, history
-from holdfast.backends.temporal.address import AGENT, ARRIVE, DECIDE, FULL, MORE, RUN, SIDE_OF, STORE, Address, is_missing, is_too_large
+from holdfast.backends.temporal.address import (
+    AGENT,
+    ARRIVE,
+    DECIDE,
+    FULL,
+    MORE,
+    RUN,
+    SIDE_OF,
+    STORE,
+    Address,
+    is_missing,
+    is_too_large,
+)
 from holdfast.backends.temporal.feed import record
 from holdfast.backends.temporal.gaps import BESIDE, GAPS, lacked
 from holdfast.backends.temporal.ground import first_attributes, first_memo
@@ -288,7 +305,9 @@ class TemporalStore(Moves):
             if run and is_missing(error):
                 raise UnknownRun(f"there is no run {run!r} in {self.url}") from None
             if is_too_large(error):
-                raise NotStorable(f"what was sent is too large for the cluster at {self.url!r}: {error}; {ELSEWHERE}") from error
+                raise NotStorable(
+                    f"what was sent is too large for the cluster at {self.url!r}: {error}; {ELSEWHERE}"
+                ) from error
             raise StoreUnavailable(f"the cluster at {self.url!r} did not answer: {self.address.told(error)}") from error
         except TimeoutError:
             raise StoreUnavailable(f"the cluster at {self.url!r} did not answer in time") from None
