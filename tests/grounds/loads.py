@@ -71,3 +71,42 @@ async def asks_much(questions: int, size: int) -> int:
 async def hears_much(messages: int) -> int:
     await holdfast.receive("go", str)
     return sum([len(await holdfast.receive("text", str)) for _ in range(messages)])
+
+
+@holdfast.agent
+async def asks_texts(questions: int) -> int:
+    return sum(map(len, await asyncio.gather(*(holdfast.ask(f"q{n}", str) for n in range(questions)))))
+
+
+@holdfast.agent
+async def asks_edit() -> int:
+    decision = await holdfast.approve("send it?", show={"text": "a"}, edit=True)
+    return len(decision.data["text"])
+
+
+@holdfast.agent
+async def hears_text() -> int:
+    return len(await holdfast.receive("text", str))
+
+
+begun: list[int] = []
+
+
+@holdfast.step
+async def nap(n: int) -> int:
+    begun.append(n)
+    await asyncio.sleep(0.3)
+    return n
+
+
+@holdfast.agent
+async def naps(many: int) -> int:
+    return sum(await asyncio.gather(*(nap(n) for n in range(many))))
+
+
+@holdfast.agent
+async def begets_one(text: str, times: int) -> str:
+    try:
+        return str(await child_of_many(text * times))
+    except holdfast.RunFailed as error:
+        return str(error)

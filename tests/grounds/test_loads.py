@@ -6,7 +6,21 @@ import contextlib
 import pytest
 from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
 from tests.grounds import loads
-from tests.grounds.loads import asks_much, begets, gathers, hears_much, heavy, refused, spread
+from tests.grounds.loads import (
+    asks_edit,
+    asks_much,
+    asks_texts,
+    begets,
+    begets_one,
+    child_of_many,
+    gathers,
+    hears_much,
+    hears_text,
+    heavy,
+    naps,
+    refused,
+    spread,
+)
 from tests.grounds.test_kills import replays
 from tests.temporal import cluster, temporal_url  # noqa: F401 - fixtures
 
@@ -185,4 +199,122 @@ async def test_open_questions_are_told_in_pieces(temporal_url, many, size):  # n
         await asyncio.gather(*(hf.approve(question, by="ann") for question in found[:-1]))
         assert await run.result(timeout="60s") == many
         assert await failed_tasks(hf, run) == []
+        await is_replayable(temporal_url)
+
+
+# A value that a client sends
+
+WIDE = 999_998  # characters of a text, which are a million bytes with its quotes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [1, 500_000, 4_000_000])
+async def test_what_is_sent_and_is_too_large_is_refused_before_it_is_sent(temporal_url, more):  # noqa: F811
+    """Its sender hears how large it is and what to do, and the run waits on."""
+    text, told = (
+        "m" * (WIDE + more),
+        r"is more than the limit of (976.6 KiB|1,000,000 bytes); name a folder .*\?blobs=FOLDER",
+    )
+    async with holdfast.open(temporal_url, agents=[loads], settings=QUICK) as hf:
+        asked, edited, heard = await asyncio.gather(hf.start(asks_texts, 1), hf.start(asks_edit), hf.start(hears_text))
+        question, other = await asked.wait_for_question(), await edited.wait_for_question()
+        for sent in (
+            lambda: hf.start(child_of_many, text),
+            lambda: heard.send("text", text),
+            lambda: hf.answer(question, text, by="ann"),
+            lambda: hf.approve(other, data={"text": text}, by="ann"),
+        ):
+            with pytest.raises(holdfast.NotStorable, match=told):
+                await sent()
+        await heard.send("text", "small")
+        await hf.answer(question, "small", by="ann")
+        await hf.approve(other, by="ann")
+        assert [await run.result(timeout="30s") for run in (asked, edited, heard)] == [5, 1, 5]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("character", ["m", "\n"], ids=["plain", "escaped"])
+async def test_what_is_just_as_large_as_a_value_may_be_is_taken(temporal_url, character):  # noqa: F811
+    text = character * (WIDE // len(repr(character)[1:-1]))
+    async with holdfast.open(temporal_url, agents=[loads], settings=QUICK) as hf:
+        asked, edited, heard = await asyncio.gather(hf.start(asks_texts, 1), hf.start(asks_edit), hf.start(hears_text))
+        answer = await hf.answer(await asked.wait_for_question(), text, by="ann")
+        edit = await hf.approve(await edited.wait_for_question(), data={"text": text[:-10]}, by="ann")
+        assert (answer.data, edit.data) == (text, {"text": text[:-10]})
+        await heard.send("text", text)
+        results = [await run.result(timeout="30s") for run in (asked, edited, heard)]
+        assert results == [len(text), len(text) - 10, len(text)]
+        assert [await failed_tasks(hf, run) for run in (asked, edited, heard)] == [[], [], []]
+        await is_replayable(temporal_url)
+
+
+@pytest.mark.slow
+async def test_answers_that_are_given_at_once_go_in_several_messages(temporal_url):  # noqa: F811
+    async with holdfast.open(temporal_url, agents=[loads], settings=QUICK) as hf:
+        run = await hf.start(asks_texts, 6)
+        await run.wait_for_question()
+        questions = await hf.approvals(run=run.id)
+        assert len(questions) == 6
+        await asyncio.gather(*(hf.answer(question, "m" * 900_000, by="ann") for question in questions))
+        assert await run.result(timeout="60s") == 6 * 900_000
+        assert await failed_tasks(hf, run) == []
+        await is_replayable(temporal_url)
+
+
+@pytest.mark.slow
+async def test_what_a_client_sends_lies_in_the_folder_if_there_is_one(temporal_url, tmp_path):  # noqa: F811
+    text = "m" * 5_000_000
+    async with holdfast.open(f"{temporal_url}&blobs={tmp_path}", agents=[loads], settings=QUICK) as hf:
+        asked, edited, heard, child = await asyncio.gather(
+            hf.start(asks_texts, 1), hf.start(asks_edit), hf.start(hears_text), hf.start(child_of_many, text)
+        )
+        await hf.answer(await asked.wait_for_question(), text, by="ann")
+        await hf.approve(await edited.wait_for_question(), data={"text": text}, by="ann")
+        await heard.send("text", text)
+        assert [await run.result(timeout="60s") for run in (asked, edited, heard, child)] == [5_000_000] * 4
+
+
+@pytest.mark.slow
+async def test_arguments_that_travel_longer_than_they_are_are_refused_clearly(temporal_url):  # noqa: F811
+    async with holdfast.open(temporal_url, agents=[loads], settings=QUICK) as hf:
+        with pytest.raises(
+            holdfast.NotStorable, match=r"957 KiB travel as 2.3 MiB, because of what is escaped .*\?blobs=FOLDER"
+        ):
+            await hf.start(child_of_many, "\n" * 490_000)
+        run = await hf.start(child_of_many, "\n" * 300_000)
+        assert await run.result(timeout="30s") == 300_000
+
+
+@pytest.mark.slow
+async def test_arguments_of_a_child_that_travel_too_long_fail_it_alone(temporal_url, tmp_path):  # noqa: F811
+    async with holdfast.open(temporal_url, agents=[loads], settings=QUICK) as hf:
+        run = await hf.start(begets_one, "\n", 490_000)
+        assert "957 KiB travel as 2.3 MiB, because of what is escaped" in await run.result(timeout="60s")
+        assert await failed_tasks(hf, run) == []
+        await is_replayable(temporal_url)
+    async with holdfast.open(f"{temporal_url}&blobs={tmp_path}", agents=[loads], settings=QUICK) as hf:
+        assert await hf.run(begets_one, "\n", 490_000) == "490000"
+        await is_replayable(f"{temporal_url}&blobs={tmp_path}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2_500_000, 5_000_000], ids=["payload", "message"])
+async def test_a_cluster_that_refuses_what_is_too_large_is_there(temporal_url, size):  # noqa: F811
+    """Whatever was not measured before it was sent: its sender does not hear that the cluster is away."""
+    async with holdfast.open(temporal_url, agents=[loads], settings=QUICK) as hf:
+        run = await hf.start(hears_text)
+        with pytest.raises(holdfast.NotStorable, match=r"too large for the cluster .*\?blobs=FOLDER"):
+            await hf.store._signal(run.id, {"id": "large", "kind": "", "value": "m" * size})
+
+
+@pytest.mark.slow
+async def test_a_cancel_takes_bodies_out_of_the_queue_although_others_end_meanwhile(temporal_url):  # noqa: F811
+    loads.begun.clear()
+    async with holdfast.open(temporal_url, agents=[loads], settings=QUICK) as hf:
+        run = await hf.start(naps, 600)
+        while len(loads.begun) < 20:
+            await asyncio.sleep(0.005)
+        await run.cancel(by="ann")
+        await run.wait("cancelled", timeout="60s")
+        assert len(loads.begun) < 550
         await is_replayable(temporal_url)

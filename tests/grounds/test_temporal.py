@@ -184,6 +184,31 @@ async def test_a_run_that_the_server_ends_has_failed_and_says_why(temporal_url):
 
 
 @pytest.mark.slow
+async def test_a_run_that_the_server_ends_while_it_waits_for_a_person_is_retried(temporal_url):  # noqa: F811
+    """It waits for the same answer: its question is open again, and is told before a worker has the run."""
+    async with holdfast.open(temporal_url, agents=[asks_beside], settings=QUICK) as hf:
+        run = await hf.start(asks_beside, 1)
+        question = await run.wait_for_question(timeout="30s")
+        await run.wait("waiting", waits_for="person", timeout="60s")
+    async with holdfast.open(temporal_url) as hf:
+        run = hf.get(run.id)
+        await run.send("more", "x")  # there is a workflow task
+        client, queue = hf.store.client, hf.store.address.task_queue("asks_beside", None, "default")
+        polled = PollWorkflowTaskQueueRequest(namespace=client.namespace, task_queue=TaskQueue(name=queue))
+        task = await client.workflow_service.poll_workflow_task_queue(polled)
+        cause = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_GRPC_MESSAGE_TOO_LARGE
+        await client.workflow_service.respond_workflow_task_failed(
+            RespondWorkflowTaskFailedRequest(namespace=client.namespace, task_token=task.task_token, cause=cause)
+        )
+        await run.wait("failed", timeout="30s")
+        await run.retry()
+        assert (await run.wait_for_question(timeout="30s")).id == question.id
+    async with holdfast.open(temporal_url, agents=[asks_beside], settings=QUICK) as hf:
+        await hf.approve(await hf.get(run.id).wait_for_question(timeout="30s"), by="ann")
+        await hf.get(run.id).result(timeout="30s")
+
+
+@pytest.mark.slow
 async def test_an_answer_is_counted_although_the_tasks_of_its_run_fail(temporal_url):  # noqa: F811
     """The server refuses to ask a run whose workflow tasks fail: the client asks again until a worker carries the run."""
     async with holdfast.open(temporal_url, agents=[asks_beside], settings=QUICK) as hf:
@@ -363,7 +388,7 @@ def test_the_command_line_works_over_a_cluster(temporal_url, tmp_path):  # noqa:
     try:
         asyncio.run(_published(temporal_url))
         command(temporal_url, "start", "canonical", "otters", "--id", "cli-1")
-        command(temporal_url, "send", "cli-1", "go", "now")
+        assert command(temporal_url, "send", "cli-1", "go", "now").splitlines()[0] == "Sent to cli-1 on 'go'."
         asyncio.run(_asked(temporal_url))
         assert "Send it?" in command(temporal_url, "approvals")
         command(temporal_url, "approve", "cli-1", "--by", "ann", "--data", '{"text": "edited", "n": 2}')

@@ -254,7 +254,8 @@ async def send(run: str, topic: str, value: str | None, key: str | None, db: str
             told = {"run": run, "topic": topic, "value": sent, "key": key, "position": receipt.position}
             print_json(told | {"seen_at": await receipt.seen_at()})
             return
-        tell(f"Sent to {run} on {topic!r}: number {receipt.position} in its inbox.")
+        place = f": number {receipt.position} in its inbox" if receipt.position else ""  # a cluster tells none
+        tell(f"Sent to {run} on {topic!r}{place}.")
         if (kept := await kept_back(hf, run, db)) is not None:
             tell(kept[0], "", *kept[1:])
 

@@ -26,7 +26,7 @@ from holdfast.store.forks import USE
 from holdfast.store.store import Store
 from holdfast.store.triggers import DecideAct
 from holdfast.values import tagged
-from holdfast.values.codec import BLOB_BYTES, UNTYPED, checked_size, digest, preview, shape_of
+from holdfast.values.codec import BLOB_BYTES, UNTYPED, digest, preview, shape_of
 from holdfast.values.schema import entered
 from holdfast.values.text import cut, show, size
 from holdfast.verbs.approvals import Vote
@@ -418,7 +418,7 @@ class Questions(Base):
             else:
                 what = f"question {found.id!r}"
                 given = await aside(value, lambda: entered(json.loads(found.schema or "{}"), stored_text(value), what))
-            return checked_size(given, self._settings.value_limit_bytes, "the answer")
+            return self._sized(given, "the answer")
 
     async def _recorded(self, found: ApprovalRow) -> str:
         """Read the result that a step has come to before, where a question about a fork offers it."""
@@ -472,7 +472,7 @@ class Questions(Base):
             shown = await unspilled(self.store, found.shown if found.data is None else found.data)
             schema, what = json.loads(found.schema), f"question {found.id!r}: data"
             given = await aside((data, shown), lambda: entered(schema, stored_text(data), what, shown))
-            return checked_size(given, self._settings.value_limit_bytes, "the answer")
+            return self._sized(given, "the answer")
 
     async def _decide_act(self, decide: Decide, ballot: str, door: str) -> DecideAct:
         """Make the work that decides a question for a trigger. The same ballot again does nothing."""

@@ -22,6 +22,7 @@ from holdfast.store.contract import write_limit
 from holdfast.store.runs import NewRun
 from holdfast.store.store import Store
 from holdfast.store.triggers import DecideAct, StartAct
+from holdfast.values.codec import checked_size
 from holdfast.values.signature import Input
 from holdfast.words.durations import Duration, seconds
 from holdfast.words.model import RunRow
@@ -96,6 +97,10 @@ class Base:
         """Raise `UnknownRun` if the user of this view may not see a run, in the words of a run that does not exist."""
         if self._only is not None and not await self.store.sees_run(run, self._only):
             raise UnknownRun(f"there is no run {run!r} in {self.store.url}")
+
+    def _sized(self, text: str, what: str) -> str:
+        """The text itself, if it is no larger than a value that this client and its store keep."""
+        return checked_size(text, min(self._settings.value_limit_bytes, self.store.value_limit_bytes), what)
 
     # News
 

@@ -47,7 +47,7 @@ from holdfast.store.runs import Create, NewRun
 from holdfast.store.store import Store
 from holdfast.store.triggers import StartAct
 from holdfast.values import tagged
-from holdfast.values.codec import UNTYPED, arguments_text, checked_size, digest, preview
+from holdfast.values.codec import UNTYPED, arguments_text, digest, preview
 from holdfast.values.sameness import difference
 from holdfast.values.schema import arguments_from_published, check_against, filled
 from holdfast.values.signature import Input
@@ -447,7 +447,7 @@ class Client(
             raise BadArguments(f"{id!r} can be mistaken for a folder or an option; let the id begin otherwise")
         new.id, new.delay_ms = id, 0 if after is None else milliseconds(after)
         new.labels = json.dumps(_checked_labels(labels), sort_keys=True)
-        new.input, blobs = spilled(checked_size(given.text, self._settings.value_limit_bytes, "the arguments"))
+        new.input, blobs = spilled(self._sized(given.text, "the arguments"))
         return blobs
 
     async def _start_act(self, start: Start, key: str, author: Author) -> StartAct:

@@ -14,7 +14,7 @@ from holdfast.client.base import Base
 from holdfast.errors import BadArguments, NotStorable
 from holdfast.store.blobs import spilled, unspilled
 from holdfast.store.forks import NewFork
-from holdfast.values.codec import UNTYPED, checked_size, preview
+from holdfast.values.codec import UNTYPED, preview
 from holdfast.values.tagged import read_noting
 from holdfast.values.text import is_whole, short
 from holdfast.words.durations import moment
@@ -112,7 +112,7 @@ async def fork(
             blobs |= more
             continue
         text = await aside(value, lambda value: UNTYPED.store(value, "replace")[0], value)
-        checked_size(text, client._settings.value_limit_bytes, f"what replaces {key!r}")
+        client._sized(text, f"what replaces {key!r}")
         if key.startswith(_MESSAGE):
             text, more = spilled(text)
             blobs |= more
@@ -166,7 +166,7 @@ async def _arguments(client: Base, row: RunRow, changed: Any) -> tuple[tuple[str
         raise BadArguments("replace={'arguments': ...}: give the arguments to change by name, as {'topic': 'otters'}")
     before = await unspilled(client.store, row.input) or "{}"
     made = await client._changed_input(row, before, changed)
-    stored, blobs = spilled(checked_size(made.text, client._settings.value_limit_bytes, "the arguments"))
+    stored, blobs = spilled(client._sized(made.text, "the arguments"))
     return (stored, made.digest), blobs
 
 

@@ -54,7 +54,7 @@ from holdfast.store.blobs import spilled, unspilled
 from holdfast.store.changes import News
 from holdfast.store.inbox import Send
 from holdfast.store.journal import Sought
-from holdfast.values.codec import UNTYPED, Shape, checked_size
+from holdfast.values.codec import UNTYPED, Shape
 from holdfast.values.text import cut, short
 from holdfast.verbs.messages import checked_topic
 from holdfast.verbs.reducers import TOPIC, checked_event
@@ -96,7 +96,7 @@ class Receipt:
 
     Attributes:
         run: The run.
-        position: Its place in the inbox.
+        position: Its place in the inbox; 0 on a Temporal cluster, which does not tell it.
 
     Example:
         ```python
@@ -1101,7 +1101,7 @@ async def message(client: Base, run: str, topic: str, value: Any, key: str | Non
 
 
 def _sent(client: Base, run: str, topic: str, text: str, key: str | None, author: Author) -> Send:
-    checked_size(text, client._settings.value_limit_bytes, "the message")
+    client._sized(text, "the message")
     stored, blobs = spilled(text)
     signal = f"key:{checked_text(key, 'key', _KEY_LENGTH)}" if key is not None else f"id:{secrets.token_hex(8)}"
     return Send(run, signal, "message.received", topic, stored, {}, blobs, **author)

@@ -11,6 +11,7 @@ import abc
 import asyncio
 import functools
 import secrets
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
@@ -103,6 +104,7 @@ class Store(
 
     url: str
     inputs: KeptAs | None = None  # how steps keep their inputs that do not say it, nor do their agents
+    value_limit_bytes: int = sys.maxsize  # the largest value that it takes; settings may say less
     refuses: str | None = None  # why nothing may be written, if so: it is only looked at
     # Tells how long a caller that reads now waits for a server; None: until it answers.
     read_limit_s: Callable[[], float | None]

@@ -1044,8 +1044,11 @@ def checked_size(text: str, limit: int = DEFAULT_LIMIT_BYTES, where: str = "resu
     """The text itself, if it is not too large. It is ASCII, so characters are bytes."""
     if len(text) > limit:
         first = f"{limit.raised}, or " if isinstance(limit, Limit) else ""
+        found, most = size(len(text)), size(limit)
+        if found == most:
+            found, most = f"{len(text):,} bytes", f"{limit:,} bytes"
         raise NotStorable(
-            f"{where}: {size(len(text))} is more than the limit of {size(limit)}; "
+            f"{where}: {found} is more than the limit of {most}; "
             f"{first}put it into a file or an object store and keep its address"
         )
     return text

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import os
 import re
+import sys
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -20,8 +21,9 @@ from temporalio.converter import DataConverter, ExternalStorage
 from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
-from holdfast.backends.temporal.blobs import THRESHOLD_BYTES, Folder
+from holdfast.backends.temporal.blobs import INLINE_BYTES, THRESHOLD_BYTES, Folder
 from holdfast.errors import BadArguments, StoreUnavailable
+from holdfast.values.codec import Limit
 from holdfast.words.harmless import logger
 from holdfast.words.urls import HIDDEN, redacted
 
@@ -42,6 +44,7 @@ SIDE_OF: Final = (
 )
 KEEP: Final = "holdfast.keep"  # an activity whose input is what a run recorded, and which copies that into the feed
 FED_S: Final = 10.0  # for so long one copies, before another does
+FULL: Final = "holdfast.full"  # the type of the failure of one that comes with more than a workflow task takes
 MORE: Final = "more"  # among the questions by which a run is found: it has more of them
 NOBODY: Final = "nobody"  # ends the name of a task queue that is never polled
 LONGEST: Final = 8_000  # events of one execution: the server warns at 10,240 and ends a workflow at 51,200
@@ -58,6 +61,7 @@ KEYS: Final = (AGENT_KEY, STATUS_KEY, WAITS_KEY, ROOT_KEY, PARENT_KEY, QUESTIONS
 _OPTIONS: Final = ("queue", "blobs", "events", "ca", "cert", "key", "tls", "api_key_file", "inputs", "side")
 _NO_NAMESPACE: Final = re.compile(r"Namespace (\S+) is not found")
 _REFUSED: Final = re.compile(r"tcp connect error.*?Os \{ code: (\d+)")
+_TOO_LARGE: Final = re.compile("size exceeds limit|message.* larger than max|message too large", re.IGNORECASE)
 _NAME: Final = re.compile(r"[\w.-]{1,100}", re.ASCII)
 
 
@@ -113,6 +117,12 @@ class Address:
             None if "api_key_file" not in given else _read(given["api_key_file"], shown).decode().strip(), given.get("inputs"),
             _side(given.get("side"), shown),
         )  # fmt: skip
+
+    @property
+    def value_limit_bytes(self) -> int:
+        """The largest value that travels."""
+        more = "name a folder for large values in the URL of all workers and clients (?blobs=FOLDER)"
+        return sys.maxsize if self.blobs is not None else Limit(INLINE_BYTES, more)
 
     def converter(self) -> DataConverter:
         """Make what values travel by: as JSON, and large ones by their digest if there is a folder for them."""
@@ -179,6 +189,12 @@ def is_missing(error: RPCError) -> bool:
     details = () if error.grpc_status is None else error.grpc_status.details
     of_namespace = any(each.type_url.endswith("NamespaceNotFoundFailure") for each in details)
     return error.status == RPCStatusCode.NOT_FOUND and not of_namespace
+
+
+def is_too_large(error: RPCError) -> bool:
+    """Did the cluster refuse what was sent, because of its size?"""
+    refused = error.status in (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.RESOURCE_EXHAUSTED)
+    return refused and _TOO_LARGE.search(str(error)) is not None
 
 
 @functools.cache

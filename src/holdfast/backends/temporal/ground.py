@@ -39,7 +39,7 @@ from holdfast.backends.temporal.address import (
 from holdfast.backends.temporal.beside import ASKED, Beside
 from holdfast.backends.temporal.gaps import LACKS_START, LACKS_STORE
 from holdfast.backends.temporal.house import House
-from holdfast.backends.temporal.loads import PAYLOADS, Load, too_long, weight
+from holdfast.backends.temporal.loads import PAYLOADS, Load, escaped, too_long, weight
 from holdfast.backends.temporal.pauses import forgive, hold, is_closing, is_held_by_request, is_stopping, undo
 from holdfast.backends.temporal.performer import Performer
 from holdfast.backends.temporal.records import LISTED, Piece, Start, State, listed, moved, moving
@@ -49,7 +49,7 @@ from holdfast.engine.carried import Carried
 from holdfast.engine.execute import begin
 from holdfast.engine.loop import install
 from holdfast.engine.slots import Freed
-from holdfast.errors import HoldfastError, LeaseLost, Unsupported
+from holdfast.errors import HoldfastError, LeaseLost, NotStorable, Unsupported
 from holdfast.runtime import AgentSpec, Placed, StepSpec, outside
 from holdfast.store.appends import Append, InboxMoved, Told, Transition
 from holdfast.store.approvals import NewApproval, Said, closed_by, count, delegated, expired, required
@@ -125,6 +125,7 @@ class Way:
     leaves: Mapping[str, Any] | None = None  # the bundle in which it leaves the cluster, and why
     stayed: tuple[int, int] | None = None  # events and bytes of a history whose journal was too much to be carried
     decided: int = 0  # how often it was decided whether it is
+    large: int = 0  # children whose arguments were perhaps too large
     births: set[str] = field(default_factory=set)  # children that the cluster was asked to start, and has not yet
 
 
@@ -372,6 +373,10 @@ class Ground:
         self.errand(self.feed())
         if self._beside.talked and self._start.side and row.budget is None:
             self.errand(self._beside.leave_all())
+        if self.perform.calls_off and workflow.patched("holdfast.queued"):
+            # The server refuses to end a workflow to which something came meanwhile, with all that it was told then: as long
+            # as bodies end, none would be called off. So that is told before.
+            self.errand(self.load.next())
         while self._errands:  # to cancel the workflow now comes too late
             await self._until_told()
         # Only now: a client that reads that it has ended reads the result next.
@@ -500,7 +505,7 @@ class Ground:
         elif self.load.unsent.weight > _LARGE:
             self._keep_some()
         elif self.load.unsent:
-            told["HoldfastJournal"] = self.load.unsent.take()
+            told["HoldfastJournal"] = self.load.unsent.take(last=last)
         quiet = {name: value for name, value in memo.items() if name in _ACTED_UPON}
         ids = [row.id for row in self.state.questions.values() if row.status == "open"]
         shown = {"row": quiet, "questions": questions, "ids": ids}
@@ -666,6 +671,8 @@ class Ground:
     def decide(self, said: dict[str, Any]) -> dict[str, Any]:
         """Count what a person says, or pass the question on; what is refused is told by its kind and its words."""
         row = self.state.questions.get(said["question"])
+        if (size := weight(said)) > _LARGE and self._counts_answers():
+            self.load.count(size)  # it goes into the history with this task
         if row is None:
             return {"error": "UnknownApproval", "message": f"there is no question {said['question']!r}"}
         if self._way.over:
@@ -683,7 +690,17 @@ class Ground:
         except HoldfastError as error:
             return {"error": type(error).__name__, "message": str(error)}
         self._say(done)
-        return asdict(done.row) | {"shown": None}
+        known = said.get("brief", False) and done.row.data == ballot.value
+        return asdict(done.row) | {"shown": None} | ({"data": None} if known else {})
+
+    def takes(self, said: Mapping[str, Any]) -> bool:
+        """Does what a person says go with this workflow task? The server ends a workflow whose task is too large for a message."""
+        size = weight(said)
+        return size <= _LARGE or self.load.has_room(size)
+
+    def _counts_answers(self) -> bool:
+        """Are large answers part of the load of a task? In executions that had one before that was so they are not."""
+        return workflow.patched("holdfast.answers")
 
     async def ask_beside(self, said: Mapping[str, Any]) -> dict[str, Any]:
         """Have counted what a person says to a question about a budget, for which this run waits or has waited."""
@@ -780,7 +797,12 @@ class Ground:
 
     async def _begin_child(self, start: Start) -> None:
         row, text = start.row, start.text()
-        await self.load.room(weight(text))
+        travels = weight(text)
+        if self._is_refused(travels):
+            self._way.births.discard(row.id)
+            self._child_failed(row.id, NotStorable(escaped(row.input, travels)))
+            return
+        await self.load.room(travels)
         try:
             handle = await workflow.start_child_workflow(
                 RUN, args=[text, None], id=row.id, parent_close_policy=ParentClosePolicy.ABANDON, result_type=str,
@@ -794,6 +816,19 @@ class Ground:
             handle.add_done_callback(lambda task: task.cancelled() or task.exception(), context=self.outside)
         finally:
             self._way.births.discard(row.id)
+
+    def _is_refused(self, travels: int) -> bool:
+        """Decide whether arguments are too large for a payload, as it was decided before if this is a replay.
+
+        A folder may be named later, and executions that were written before this was looked at began such children. So a patch
+        marks those that were refused, and those alone.
+        """
+        if travels <= PAYLOADS:
+            return False
+        self._way.large += 1
+        if self.house.address.blobs is not None and not workflow.unsafe.is_replaying():
+            return False
+        return workflow.patched(f"holdfast.too-large-{self._way.large}")
 
     def _child_failed(self, child: str, error: Exception) -> None:
         told = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from temporalio.api.common.v1 import Payload
@@ -54,6 +54,7 @@ class Found:
     questions: dict[str, ApprovalRow] = field(default_factory=dict)
     parts: dict[str, str] = field(default_factory=dict)
     inbox: list[tuple[Any, ...]] = field(default_factory=list)  # rows of it, where they are asked for
+    left_open: dict[str, ApprovalRow] = field(default_factory=dict)  # questions that nobody withdrew before it ended
     more: bool = False  # it has open questions that its memo does not tell
     ended: dict[str, Any] | None = None  # by whom and why, if a client ended it because no worker did
 
@@ -202,8 +203,10 @@ async def read(client: Client, described: WorkflowExecutionDescription) -> Found
     if row.status in FINISHED:
         for question in questions.values():
             if question.status == "open":
+                found.left_open[question.id] = replace(question)
                 question.status, question.note, question.decided_at = "withdrawn", row.status, row.finished_at
-    return Found(row, execution.start, [events[seq] for seq in sorted(events)], questions, parts)
+    journal = [events[seq] for seq in sorted(events)]
+    return Found(row, execution.start, journal, questions, parts, left_open=found.left_open)
 
 
 async def since(client: Client, described: WorkflowExecutionDescription, seq: int) -> Found | None:

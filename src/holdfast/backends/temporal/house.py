@@ -14,7 +14,6 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.backends.temporal.address import Address
-from holdfast.backends.temporal.blobs import INLINE_BYTES
 from holdfast.backends.temporal.feed import Feed
 from holdfast.backends.temporal.outcomes import Outcomes
 from holdfast.declare import Step
@@ -23,7 +22,6 @@ from holdfast.engine.slots import LateTurns
 from holdfast.resources import OpenResources
 from holdfast.runtime import AgentSpec, StepSpec
 from holdfast.store.store import Store
-from holdfast.values.codec import Limit
 from holdfast.verbs.names import reached
 from holdfast.words.harmless import logger
 from holdfast.words.model import Event
@@ -52,10 +50,7 @@ class House:
         self.feed: Feed | None = None  # in that database
         self.address, self.settings, self.queue = address, settings, queue
         self._served, self._turned_away = served, False
-        self.value_limit_bytes = settings.value_limit_bytes
-        if address.blobs is None:
-            more = "name a folder for large values in the URL of all workers and clients (?blobs=FOLDER)"
-            self.value_limit_bytes = min(self.value_limit_bytes, Limit(INLINE_BYTES, more))
+        self.value_limit_bytes = min(settings.value_limit_bytes, address.value_limit_bytes)
         self.inputs = settings.inputs or address.inputs
         self.task_timeout = timedelta(seconds=min(10.0, max(settings.lease_ttl_s, 1.0)))
         self.resources = OpenResources(settings.replace)

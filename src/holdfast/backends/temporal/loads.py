@@ -15,12 +15,17 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from holdfast.backends.temporal.records import Piece
+from holdfast.values.text import size
 
 PAYLOADS: Final = 1_900_000  # bytes of the arguments of one command: the server refuses 2 MiB
 _TASK: Final = (
     2_000_000  # bytes of what is counted of one task; beside that its message has a result, a memo and answers
 )
 _SOON_S: Final = 0.001
+ELSEWHERE: Final = (  # what to do with a value that is too large
+    "name a folder for large values in the URL of all workers and clients (?blobs=FOLDER), or put it into a file or an object "
+    "store and keep its address"
+)
 
 
 def weight(value: object) -> int:
@@ -33,6 +38,14 @@ def too_long(run: str) -> str:
     return (
         f"the journal of run {run!r} has more than {PAYLOADS:,} bytes, too many for a payload of Temporal's. Let its agent take "
         "checkpoints, or name a folder for large values in the URL, of workers and clients: ?blobs=FOLDER"
+    )
+
+
+def escaped(arguments: str, travels: int) -> str:
+    """Say of arguments that they travel as too many bytes, and what to do."""
+    return (
+        f"the arguments: {size(len(arguments))} travel as {size(travels)}, because of what is escaped in them (quotes, "
+        f"backslashes, line breaks), and a cluster takes {size(PAYLOADS)}; {ELSEWHERE}"
     )
 
 
@@ -71,6 +84,10 @@ class Load:
             return False
         self.count(size)
         return True
+
+    def has_room(self, size: int) -> bool:
+        """Does this task still take so many bytes? Whatever is the first, it does."""
+        return size <= self.left or self.is_empty
 
     async def room(self, size: int) -> None:
         """Wait for a task that takes so many bytes, behind all that wait already."""
@@ -120,14 +137,17 @@ class Unsent:
         self._pieces.append((size, piece))
         self.weight += size
 
-    def take(self, room: int = PAYLOADS) -> list[Piece]:
-        """Take the first of them, as many as go with this task and into this room, for a command that takes them there."""
+    def take(self, room: int = PAYLOADS, *, last: bool = False) -> list[Piece]:
+        """Take the first of them, as many as go with this task and into this room, for a command that takes them there.
+
+        `last`: all of them, which are few: there is no next task.
+        """
         taken: list[Piece] = []
         while self._pieces:
             size, piece = self._pieces[0]
             if size > room and (taken or room < PAYLOADS):
                 break
-            if not self._load.takes(size):
+            if not self._load.takes(size) and not last:
                 break
             taken.append(piece)
             room -= size

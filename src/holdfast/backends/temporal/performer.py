@@ -83,6 +83,7 @@ class Performer:
         self._ground = ground
         self._usual = dict(contextvars.copy_context().items())  # context variables as they are where nobody has set any
         self._times: dict[str, int] = {}
+        self.calls_off = False  # bodies were called off that the cluster may still have in a queue
 
     async def __call__(self, work: Work) -> Ended:
         """Run a body or a probe; returns how it ended."""
@@ -212,6 +213,7 @@ class Performer:
         except asyncio.CancelledError:
             handle.add_done_callback(lambda task: task.cancelled() or task.exception())
             if not ground.evicted:
+                self.calls_off = self.calls_off or not handle.done()
                 handle.cancel()
             raise
         return handle.result()

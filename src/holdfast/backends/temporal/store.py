@@ -24,17 +24,35 @@ from typing import Any, Final, NoReturn, ParamSpec, TypeVar
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, GetSystemInfoRequest
-from temporalio.client import Client, WorkflowExecutionDescription, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.client import (
+    Client,
+    WorkflowExecutionDescription,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from holdfast.backends.temporal import budgets, history, talks
-from holdfast.backends.temporal.address import AGENT, ARRIVE, DECIDE, MORE, RUN, SIDE_OF, STORE, Address, is_missing
+from holdfast.backends.temporal.address import (
+    AGENT,
+    ARRIVE,
+    DECIDE,
+    FULL,
+    MORE,
+    RUN,
+    SIDE_OF,
+    STORE,
+    Address,
+    is_missing,
+    is_too_large,
+)
 from holdfast.backends.temporal.feed import Feed, record
 from holdfast.backends.temporal.gaps import BESIDE, GAPS, lacked
 from holdfast.backends.temporal.ground import first_attributes, first_memo
 from holdfast.backends.temporal.history import Found
+from holdfast.backends.temporal.loads import ELSEWHERE, PAYLOADS, escaped, weight
 from holdfast.backends.temporal.moves import Moves, unspill
 from holdfast.backends.temporal.pauses import is_told
 from holdfast.backends.temporal.records import Start, State, moving
@@ -46,6 +64,7 @@ from holdfast.errors import (
     Expired,
     HoldfastError,
     NotAllowed,
+    NotStorable,
     RunActive,
     RunFinished,
     Stale,
@@ -108,6 +127,7 @@ class TemporalStore(Moves):
     ) -> None:
         super().__init__(clock if clock is not None else SystemClock(), name)
         self.url, self.address, self.inputs = address.url, address, address.inputs
+        self.value_limit_bytes = address.value_limit_bytes
         self.side = side  # a database beside the cluster
         self._client: Client | None = None
         self._seen: dict[str, _Seen] = {}
@@ -288,6 +308,10 @@ class TemporalStore(Moves):
         except RPCError as error:
             if run and is_missing(error):
                 raise UnknownRun(f"there is no run {run!r} in {self.url}") from None
+            if is_too_large(error):
+                raise NotStorable(
+                    f"what was sent is too large for the cluster at {self.url!r}: {error}; {ELSEWHERE}"
+                ) from error
             raise StoreUnavailable(f"the cluster at {self.url!r} did not answer: {self.address.told(error)}") from error
         except TimeoutError:
             raise StoreUnavailable(f"the cluster at {self.url!r} did not answer in time") from None
@@ -652,6 +676,7 @@ class TemporalStore(Moves):
         run.input = _whole(run.input, blobs)
         starters = people.starters(by or people.SOMEONE.name, via)
         start = Start.of(run, [], starters, self.address.longest, self.clock.now(), side=self.side is not None)
+        self._check_travels(start)
         await self._forget_former(run.id)
         try:
             await self._asked(self._started(start, None, delay_ms=run.delay_ms))
@@ -664,6 +689,12 @@ class TemporalStore(Moves):
         start.row.status = "ready"
         await self._note(run.id, by, via, "start", {"agent": run.agent})
         return start.row, True
+
+    def _check_travels(self, start: Start) -> None:
+        """Refuse arguments that the cluster would refuse: as a text in a text, they may travel longer than they are."""
+        travels = weight(start.text())
+        if self.address.blobs is None and travels > PAYLOADS:
+            raise NotStorable(escaped(start.row.input, travels))
 
     async def _forget_former(self, run: str) -> None:
         """Forget beside the cluster, too, what it has forgotten of a run whose id is used again: its sums are not the new one's."""
@@ -894,16 +925,16 @@ class TemporalStore(Moves):
         try:
             if self.side is not None and (under := [each.id for each in ready.values() if each.budget is not None]):
                 await self.side._submit(budgets.Reconsider(under))
-            for start, packed in [await self._ready_anew(row) for row in ready.values()]:
+            for start, packed, asked in [await self._ready_anew(row) for row in ready.values()]:
                 try:
-                    await self._asked(self._started(start, packed, again=True))
+                    await self._asked(self._started(start, packed, again=True, asked=asked))
                 except WorkflowAlreadyStartedError:
                     raise RunActive(f"run {start.row.id!r} was retried by somebody else meanwhile") from None
         finally:
             for each in ready:
                 self._forget_seen(each)  # the mirror says what is to be, and not what is
 
-    async def _ready_anew(self, row: RunRow) -> tuple[Start, bytes]:
+    async def _ready_anew(self, row: RunRow) -> tuple[Start, bytes, Collection[ApprovalRow]]:
         """Make what a failed run starts anew with, or refuse: it may be too much for a payload."""
         found = await self._asked(history.read(self.client, await self._must_describe(row.id)), row.id)
         assert found is not None
@@ -912,7 +943,10 @@ class TemporalStore(Moves):
         await unspill(self._mirror, whole)
         events = [event for event in whole if event.dropped is None]
         children = {event.data["child"]: None for event in events if event.kind in ("child.started", "child.spawned")}
-        state = State(events, moving(row), dict(found.questions), dict(children), parts=found.parts)
+        asked = {event.data["approval"] for event in events if event.kind == "approval.asked"}
+        # The agent still waits for these: the server ended the run, and not the engine, which withdraws them.
+        waits = {name: question for name, question in found.left_open.items() if name in asked}
+        state = State(events, moving(row), {**found.questions, **waits}, dict(children), parts=found.parts)
         state.dropped = [event for event in whole if event.dropped is not None]
         state.row |= {"lease_epoch": row.lease_epoch, "status": "ready"}
         for child in children:
@@ -920,7 +954,7 @@ class TemporalStore(Moves):
         packed = state.pack()
         found.start.row.budget = row.budget
         self._check_fits(found.start, packed)
-        return found.start, packed
+        return found.start, packed, waits.values()
 
     async def _must_describe(self, run: str) -> WorkflowExecutionDescription:
         described = await self._described(run)
@@ -949,7 +983,7 @@ class TemporalStore(Moves):
         """Say something to a question. The run counts it; what it refuses is told in the words of the rule, which is here too."""
         row = await self.approval(approval)
         said = {**asdict(ballot), "value": ballot.value and _whole(ballot.value, blobs)}
-        asked = {"question": approval, "ballot": said, "to": to}
+        asked = {"question": approval, "ballot": said, "to": to, "brief": True}
         if to is None and row.status == "open" and not _has(row, ballot):
             stops = await self._closing(row.run_id)
             if stops is not None:
@@ -966,6 +1000,8 @@ class TemporalStore(Moves):
             (count(self.clock.now(), now, ballot) if to is None else delegated(self.clock.now(), now, to, ballot))
             raise _error(answer)
         decided = ApprovalRow(**{**answer, "shown": row.shown})
+        if decided.data is None:  # it is not told back to whom it came from
+            decided.data = said["value"]
         if self.side is not None and not beside:
             if ballot.via.startswith(people.LINK):
                 await self._use_link(ballot.via)
@@ -1065,6 +1101,10 @@ class TemporalStore(Moves):
                 if described is None or described.status is None or described.status.name != "RUNNING":
                     message = f"question {asked['question']!r} is closed: its run has ended"
                     return {"error": "RunFinished", "message": message}
+            except WorkflowUpdateFailedError as error:
+                if not isinstance(error.cause, ApplicationError) or error.cause.type != FULL:
+                    raise
+                problem = error
             except (WorkflowUpdateRPCTimeoutOrCancelledError, StoreUnavailable) as error:
                 cause, problem = error.__cause__, error
                 if not isinstance(cause, RPCError) or cause.status not in _ASK_AGAIN:

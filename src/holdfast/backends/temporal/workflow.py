@@ -11,7 +11,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails
 
-from holdfast.backends.temporal.address import ARRIVE, DECIDE, LEAVE, RUN, TELL
+from holdfast.backends.temporal.address import ARRIVE, DECIDE, FULL, LEAVE, RUN, TELL
 from holdfast.backends.temporal.ground import Ground
 from holdfast.backends.temporal.house import House
 
@@ -60,6 +60,8 @@ class RunWorkflow:
             raise ApplicationError(
                 "a decision names a question and has a ballot", type="BadArguments", non_retryable=True
             )
+        if not self._ground.takes(said):
+            raise ApplicationError("more is decided at once than a workflow task takes", type=FULL, non_retryable=True)
 
 
 class Runner(UnsandboxedWorkflowRunner):
