@@ -47,7 +47,9 @@ async def test_a_scene_is_the_same_on_postgresql(name, postgres_url, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.by_day("approvals", "budget", "cancelled_family", "conversations", "family", "in_doubt", "in_line", "messages", "streams")
+@pytest.mark.by_day(
+    "approvals", "budget", "cancelled_family", "conversations", "family", "in_doubt", "in_line", "messages", "streams"
+)
 @pytest.mark.parametrize("name", SCENES)
 async def test_a_scene_is_the_same_on_two_cells(name, cells_url, tmp_path):  # noqa: F811
     there = await play(f"sqlite:{tmp_path}/runs.db", name)

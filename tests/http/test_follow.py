@@ -93,6 +93,81 @@ async def test_slow_and_late_followers_miss_nothing(seed, monkeypatch):
     assert followers._tails == {}
 
 
+class TwoGrowing:
+    """Two histories that are read as one. Each reader gets a number of its own for each place, as from several databases."""
+
+    def __init__(self, chance):
+        self.items, self.over, self.chance, self._grown = ([], []), False, chance, asyncio.Event()
+        self.places = {0: (0, 0)}
+
+    def grow(self, which, item):
+        self.items[which].append(item)
+        self.stir()
+
+    def stir(self):
+        self._grown.set()
+        self._grown = asyncio.Event()
+
+    def alike(self, one, other):
+        return self.places[one] == self.places[other]
+
+    async def read(self, after, follow):
+        seen = list(self.places[after])
+        while True:
+            grown = self._grown
+            ends = [len(each) for each in self.items]
+            for _ in range(self.chance.randrange(4)):
+                await asyncio.sleep(0)  # others read what came meanwhile, and are given their numbers first
+            found = [which for which in (0, 1) for _ in range(seen[which], ends[which])]
+            self.chance.shuffle(found)
+            for which in found:
+                seen[which] += 1
+                self.places[number := max(self.places) + 1] = (seen[0], seen[1])
+                yield number, [which, seen[which]]
+            if not found:
+                if self.over or not follow:
+                    return
+                await grown.wait()
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_followers_whose_places_are_their_own_miss_nothing(seed, monkeypatch):
+    """Whoever else follows, each gets everything once, under numbers that grow; it may leave and come back."""
+    monkeypatch.setattr(follow, "_TAIL_BYTES", 400)
+    chance = random.Random(seed)
+    growing, followers = TwoGrowing(chance), Followers()
+    source = Source("a", growing.read, growing.alike)
+
+    async def reader():
+        got, after = [], 0
+        while not (growing.over and growing.places[after] == tuple(map(len, growing.items))):
+            pieces, leaves_after = followers.follow(source, after), chance.randrange(1, 12)
+            async for _, piece in pieces:
+                for line in piece.decode().splitlines():
+                    if line.startswith("id: "):
+                        assert int(line[4:]) > after
+                        after = int(line[4:])
+                    elif line.startswith("data: "):
+                        got.append(tuple(json.loads(line[6:])))
+                leaves_after -= 1
+                if not leaves_after:
+                    break
+            await pieces.aclose()
+        return got
+
+    reading = [asyncio.ensure_future(reader()) for _ in range(6)]
+    for n in range(200):
+        growing.grow(chance.randrange(2), n)
+        for _turn in range(chance.randrange(4)):
+            await asyncio.sleep(0)
+    growing.over = True
+    growing.stir()
+    for got in await asyncio.gather(*reading):
+        assert len(got) == len(set(got))
+        assert sorted(got) == [(which, n) for which in (0, 1) for n in range(1, len(growing.items[which]) + 1)]
+    assert followers._tails == {}
+
+
 async def test_a_tail_is_bounded():
     """However much comes, and however little of it is taken, it keeps no more than so many bytes."""
     growing = Growing()
@@ -266,7 +341,7 @@ async def test_a_board_has_one_reader_and_the_last_word():
         while True:
             yield await words.get()
 
-    source = Source("a", Growing().read, ("open", read))
+    source = Source("a", Growing().read, beside=("open", read))
     async with followers.beside(source) as one:
         words.put_nowait([1])
         assert await one.newer(0) == (1, b"event: open\ndata: [1]\n\n")

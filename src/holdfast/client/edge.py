@@ -89,6 +89,11 @@ class Edge:
         """Make a view of the client for an actor at a door; the audit names both. `only` limits the runs that it sees."""
         return self._hf._through(actor, door, only)
 
+    @property
+    def feed_alike(self) -> Callable[[int, int], bool] | None:
+        """Tells whether two positions of the feed stand for the same place; None: if they are the same number."""
+        return self._hf.store.feed_alike
+
     async def check_sees(self, run: str) -> None:
         """Raise `UnknownRun` if a run is not there for this view."""
         await self._hf._check_sees(run)

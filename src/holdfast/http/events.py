@@ -118,7 +118,7 @@ async def listed(call: Call[Which, None]) -> Any:
         events = [event async for event in found]
         return Events(events, events[-1].seq + 1 if events else query.after)
     key = (run.id, tuple(query.kinds), query.key, query.q, query.dropped)
-    source = Source(("events", *key), read, ("open", lambda: Edge(call.hf).open_calls_of(run.id)))
+    source = Source(("events", *key), read, beside=("open", lambda: Edge(call.hf).open_calls_of(run.id)))
     return await read_or_follow(call, Events, run, source, query.after)
 
 
@@ -139,7 +139,7 @@ async def of_all(call: Call[OfAll, None]) -> Any:
 
     seen = None if call.caller is None else call.caller.who.only
     whose = None if seen is None else tuple(sorted(seen.items()))  # tails are shared by callers that see the same
-    source = Source(("feed", tuple(query.kinds), run, whose), read)
+    source = Source(("feed", tuple(query.kinds), run, whose), read, edge.feed_alike)
     return await read_or_follow(call, Events, None, source, query.after)
 
 

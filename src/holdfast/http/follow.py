@@ -4,6 +4,9 @@ A follower first reads what there is at its own pace. Once it has caught up it s
 the same: the store is read once for them, and each message is made once. A tail keeps a bounded piece of the end; a follower
 that is too slow for it reads by itself again. So nothing is kept for a slow one but what is on its way to it, and nothing is
 lost or told twice, because a place in a history means the same in every process and for ever.
+
+The feed of several databases is the exception: each reader is given places of its own, so two of them are not compared as numbers.
+A follower shares a tail there only if something that the tail has read ends where the follower is, in every database.
 """
 
 from __future__ import annotations
@@ -42,6 +45,8 @@ class Source:
 
     key: Hashable
     read: Callable[[int, bool], AsyncGenerator[tuple[int, Any], None]]
+    # Tells whether two readers are at the same place. None: places are numbers that mean the same to all of them.
+    alike: Callable[[int, int], bool] | None = None
     # Its name and documents: what is told beside the items and has no place among them. A follower gets the last one first.
     beside: tuple[str, Callable[[], AsyncIterator[Any]]] | None = None
 
@@ -105,6 +110,18 @@ class Tail:
         self._pieces.clear()
         self._news.set()
         self._news = asyncio.Event()
+
+    def place_of(self, source: Source, after: int) -> int | None:
+        """Find the place in this tail of a follower that has read so far; None: it cannot go on here."""
+        if source.alike is None:
+            return after if self.start <= after else None
+        following: int | None = None  # the first that the follower has not seen
+        for place in (*(place for place, _ in reversed(self._kept)), self.start):
+            if place == after or source.alike(place, after):
+                # Its reader is told places that grow.
+                return max(place, after) if following is None or following > after else None
+            following = place
+        return None
 
     async def behind(self, place: int) -> Message | None:
         """Wait for what comes behind a place, in one piece; an empty one when it is over, None when too much came since."""
@@ -189,7 +206,9 @@ class Followers:
                     yield piece
                     del piece
             async with self._sharing(source, after) as tail:
-                if tail.start <= after:
+                place = tail.place_of(source, after)
+                if place is not None:
+                    after = place
                     while (piece := await tail.behind(after)) is not None:
                         if piece[0] == after:
                             return

@@ -157,6 +157,9 @@ class Store(
         """Return an id that was made for a new run as the store wants it: one of several databases may have to be told by it."""
         return id
 
+    # Tells whether two positions of the feed stand for the same place; None: if they are the same number.
+    feed_alike: Callable[[int, int], bool] | None = None
+
     def before(self, position: int, end: int) -> bool:
         """Tell whether a place in the feed is before another one, so that something between them may be missing yet."""
         return position < end

@@ -96,6 +96,7 @@ class CellsStore(Store):
         self.cells.heard = self._heard
         self._worker: CellsWorker | None = None
         self._positions = Positions(plan.urls, self.clock.now)
+        self.feed_alike = self._positions.alike
         # Of each cell: when this process asked until when its feed is complete, and the answer.
         self._told: dict[str, tuple[float, int]] = {}
         self._told_turns = {each: asyncio.Lock() for each in plan.urls}
