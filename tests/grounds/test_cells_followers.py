@@ -26,7 +26,8 @@ async def test_a_follower_that_comes_back_is_told_everything_once_beside_another
             while ended < RUNS:
                 left = 15
                 async with contextlib.aclosing(followed(site.web, "/api/events", last)) as feed:
-                    async for last, event in feed:
+                    async for place, event in feed:
+                        last = place
                         told.append((event["run"], event["seq"]))
                         ended += event["kind"] == "run.completed"
                         left -= 1

@@ -104,7 +104,6 @@ class Store(
 
     url: str
     inputs: KeptAs | None = None  # how steps keep their inputs that do not say it, nor do their agents
-    value_limit_bytes: int = sys.maxsize  # the largest value that it takes; settings may say less
     refuses: str | None = None  # why nothing may be written, if so: it is only looked at
     # Tells how long a caller that reads now waits for a server; None: until it answers.
     read_limit_s: Callable[[], float | None]
@@ -156,6 +155,11 @@ class Store(
     def placed(self, id: str, lane: Lane) -> str:
         """Return an id that was made for a new run as the store wants it: one of several databases may have to be told by it."""
         return id
+
+    @property
+    def value_limit_bytes(self) -> int:
+        """The size of the largest value that it takes; settings may say less."""
+        return sys.maxsize
 
     # Tells whether two positions of the feed stand for the same place; None: if they are the same number.
     feed_alike: Callable[[int, int], bool] | None = None

@@ -2,8 +2,8 @@
 
 A place in one database is exact (`store/postgres/queries.sql` says how); a place in several is one for each, which is no number
 that JSON holds. So a position here is the time at which it was given, in milliseconds, with a count behind it, and this process
-remembers which places it stands for. Positions grow in the order in which a process gives them, because a reader compares those that
-it was given. Those of two readers are compared by what they stand for (`http/follow.py`).
+remembers which places it stands for. Positions grow in the order in which a process gives them, because a reader compares those
+that it was given. Those of two readers are compared by what they stand for (`http/follow.py`).
 
 For a position that this process does not know, of another process or of long ago, it looks in each database where events begin
 that a reader there may not have been told. So a position says too how far its reader was behind when it was given: a reader of a

@@ -127,7 +127,6 @@ class TemporalStore(Moves):
     ) -> None:
         super().__init__(clock if clock is not None else SystemClock(), name)
         self.url, self.address, self.inputs = address.url, address, address.inputs
-        self.value_limit_bytes = address.value_limit_bytes
         self.side = side  # a database beside the cluster
         self._client: Client | None = None
         self._seen: dict[str, _Seen] = {}
@@ -152,6 +151,10 @@ class TemporalStore(Moves):
     @property
     def lacks(self) -> Mapping[Feature, str]:
         return lacked(self.url, side=self.side is not None)
+
+    @property
+    def value_limit_bytes(self) -> int:
+        return self.address.value_limit_bytes
 
     async def open(self) -> None:
         self._begin()
