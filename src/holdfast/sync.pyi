@@ -462,7 +462,7 @@ class Receipt:
 
     Attributes:
         run: The run.
-        position: Its place in the inbox.
+        position: Its place in the inbox; 0 on a Temporal cluster, which does not tell it.
     """
 
     run: Run[Any]

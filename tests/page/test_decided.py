@@ -295,11 +295,9 @@ def test_of_two_edits_the_second_can_be_kept(office, come):
     expect(ana.locator(".q-why")).to_contain_text("You agreed")
     expect(bo.locator(".q-told")).to_contain_text(
         "ana changed it while you looked"
-    )  # the event came before the refusal
-    bo.click("dialog button[type=submit]")
-    expect(bo.locator("dialog")).to_have_count(0)
+    )
+    expect(bo.locator("dialog")).to_have_count(0)  # it asked about what is not to be decided any more
     told = bo.locator(".q-told")
-    expect(told).to_contain_text("Nothing was decided")
     office.act(lambda hf: hf.start("show", '"another"', id="meanwhile"))
     expect(bo.locator("a.inbox-item", has_text="another")).to_be_visible()  # the page has heard of what came later
     told.locator("button", has_text="Keep mine").click()
