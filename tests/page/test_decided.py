@@ -293,9 +293,7 @@ def test_of_two_edits_the_second_can_be_kept(office, come):
     ana.click(".q-buttons .primary")
     ana.click("dialog button[type=submit]")
     expect(ana.locator(".q-why")).to_contain_text("You agreed")
-    expect(bo.locator(".q-told")).to_contain_text(
-        "ana changed it while you looked"
-    )
+    expect(bo.locator(".q-told")).to_contain_text("ana changed it while you looked")
     expect(bo.locator("dialog")).to_have_count(0)  # it asked about what is not to be decided any more
     told = bo.locator(".q-told")
     office.act(lambda hf: hf.start("show", '"another"', id="meanwhile"))
