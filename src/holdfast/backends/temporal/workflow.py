@@ -7,6 +7,7 @@ import functools
 import sys
 from typing import Any
 
+import pydantic.dataclasses  # noqa: F401 - else loaded at the first value of a dataclass, in the middle of an activation
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails
