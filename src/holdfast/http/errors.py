@@ -30,9 +30,8 @@ from holdfast.words.statuses import code_of as code
 _MOST_SAID: Final = 4_000  # characters: a message names what was sent
 _MOST_OF_ONE: Final = 200  # characters of a text among the details
 _MOST_PARTS: Final = 100  # of a list among the details
-_COMMAND: Final = re.compile(
-    r"[.;] `holdfast (\w+)[^`]*` (?:has|lists)\b[^`]*\Z"
-)  # what a message advises in a terminal
+# What a message advises in a terminal.
+_COMMAND: Final = re.compile(r"[.;] `holdfast (\w+)[^`]*` (?:has|lists)\b[^`]*\Z")
 _log = logger("holdfast.http")
 
 HINTS: Final[dict[type[HoldfastError], str]] = {

@@ -214,9 +214,8 @@ class CellStore(PostgresStore):
 
     async def add_link(self, new: LinkRow, lasts_ms: int, run: str, *, by: str, via: str) -> LinkRow:
         def work(tx: Transaction) -> Asking[LinkRow]:
-            yield from tx.rows(
-                "hold_run", run=run
-            )  # a move of its slot waits for us, and we for it: it takes the link along
+            # A move of its slot waits for us, and we for it: it takes the link along.
+            yield from tx.rows("hold_run", run=run)
             if (yield from tx.row("approval", approval=new.question)) is None:
                 raise UnknownApproval(f"there is no question {new.question!r}")
             return (yield from keep_link(tx, new, lasts_ms, run, by, via))

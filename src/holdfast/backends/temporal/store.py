@@ -110,9 +110,7 @@ _SHORT: Final = 1_000  # events of a history that are read when only the row is 
 _SOONEST_S, _LATEST_S = 0.05, 1.0  # between two looks for news, while somebody waits
 _ALIVE_S: Final = 75.0  # since a poller was heard of: each poll takes a minute
 _AGENTS_S: Final = 2.0
-_PROBLEMS: Final = (
-    "TemporalReportedProblems"  # a search attribute that servers set after five tasks of a run that failed
-)
+_PROBLEMS: Final = "TemporalReportedProblems"  # a search attribute: servers set it after five failed tasks of a run
 # Too many ask at once; the workflow tasks of the run fail.
 _ASK_AGAIN: Final = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION)
 _NEXT_S: Final = 1.0  # for so long one run alone is asked to count an answer that several wait for
