@@ -56,7 +56,7 @@ async def sent(run, events, since=0):
 
 async def rested(run, count):
     """Until so many events are folded."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await run.state()).folded < count:
             await asyncio.sleep(0.002)
 

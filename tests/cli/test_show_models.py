@@ -29,7 +29,7 @@ def test_a_picture_has_requests_and_tools_in_the_order_of_time(asked):
     """One branch for each run of the agent; what the model asks for stands before the tools that it got."""
     shown = asked("show", "s").stdout.replace("→", "->")
     found = re.findall(
-        r"(clerk(?:, run 2)?|model  -> .*?|find_\w+\(.*?\))  +(?:-> '|\$|\d+ m?s)", shown.partition("result\n")[0]
+        r"(clerk(?:, run 2)?|model  -> .*?|find_\w+\(.*?\))  +(?:-> '|\$|[\d.]+ m?s)", shown.partition("result\n")[0]
     )
     told = [" ".join(each.split()) for each in found]
     assert told == ["clerk", *STORY, "clerk, run 2", *STORY], shown

@@ -42,7 +42,11 @@ ROWS: Final[list[tuple[str, str, str]]] = [
         "signal `holdfast.arrive`",
         "messages paused tidies cancelled_family",
     ),
-    ("decisions: edits, quorum, answers", "update `holdfast.decide`; open questions are in the memo", "approvals"),
+    (
+        "decisions: edits, quorum, answers",
+        "update `holdfast.decide`, and a signal before it if the value is large; open questions are in the memo",
+        "approvals",
+    ),
     (
         "child agent, `spawn`",
         "child workflow that outlives its parent's executions, and tells it by a signal",

@@ -318,3 +318,21 @@ async def test_a_cancel_takes_bodies_out_of_the_queue_although_others_end_meanwh
         await run.wait("cancelled", timeout="60s")
         assert len(loads.begun) < 550
         await is_replayable(temporal_url)
+
+
+@pytest.mark.slow
+async def test_answers_that_waited_for_a_worker_go_in_several_messages(temporal_url):  # noqa: F811
+    """All of them are in the first workflow task that the worker takes."""
+    async with holdfast.open(temporal_url, agents=[loads], settings=QUICK) as hf:
+        run = await hf.start(asks_texts, 6)
+        await run.wait_for_question()
+    async with holdfast.open(temporal_url, settings=QUICK) as hf:
+        questions = await hf.approvals(run=run.id)
+        assert len(questions) == 6
+        answers = asyncio.gather(*(hf.answer(question, "m" * 900_000, by="ann") for question in questions))
+        await asyncio.sleep(1)
+        async with holdfast.open(temporal_url, agents=[loads], settings=QUICK) as worker:
+            await answers
+            assert await worker.get(run.id).result(timeout="60s") == 6 * 900_000
+            assert await failed_tasks(worker, run) == []
+            await is_replayable(temporal_url)

@@ -791,7 +791,8 @@ def shelf(
     if isinstance(event, Dusted):
         said[f"dusted {event.title}"] = "yes"
     elif isinstance(event, holdfast.Outcome):
-        said[f"{event.tag} {event.value}" if event.tag == "call" else event.tag] = str(event.value)
+        if event.tag != "hanging":  # it may come before the shelf is emptied, or not
+            said[f"{event.tag} {event.value}" if event.tag == "call" else event.tag] = str(event.value)
     else:
         return state, [holdfast.Done()]
     return state.model_copy(update={"said": said})

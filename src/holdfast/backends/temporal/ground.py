@@ -23,6 +23,7 @@ from temporalio.workflow import ActivityCancellationType, ParentClosePolicy
 from holdfast.backends.temporal.address import (
     AGENT_KEY,
     ARRIVE,
+    ASIDE,
     BORN,
     FED_S,
     KEEP,
@@ -578,6 +579,9 @@ class Ground:
         state, signal_id, kind = self.state, said["id"], said["kind"]
         if signal_id in state.known or self._way.over or not kind:  # or somebody asks whether it is there
             return
+        if kind == ASIDE:
+            self.load.asides[said["topic"]] = said["value"]
+            return
         if kind == BORN:
             state.unborn = False
             self._go_on()
@@ -671,8 +675,8 @@ class Ground:
     def decide(self, said: dict[str, Any]) -> dict[str, Any]:
         """Count what a person says, or pass the question on; what is refused is told by its kind and its words."""
         row = self.state.questions.get(said["question"])
-        if (size := weight(said)) > _LARGE and self._counts_answers():
-            self.load.count(size)  # it goes into the history with this task
+        if (aside := said.get("aside")) is not None:
+            said["ballot"]["value"] = self.load.asides.pop(aside)
         if row is None:
             return {"error": "UnknownApproval", "message": f"there is no question {said['question']!r}"}
         if self._way.over:
@@ -693,14 +697,9 @@ class Ground:
         known = said.get("brief", False) and done.row.data == ballot.value
         return asdict(done.row) | {"shown": None} | ({"data": None} if known else {})
 
-    def takes(self, said: Mapping[str, Any]) -> bool:
-        """Does what a person says go with this workflow task? The server ends a workflow whose task is too large for a message."""
-        size = weight(said)
-        return size <= _LARGE or self.load.has_room(size)
-
-    def _counts_answers(self) -> bool:
-        """Are large answers part of the load of a task? In executions that had one before that was so they are not."""
-        return workflow.patched("holdfast.answers")
+    def has_value(self, said: Mapping[str, Any]) -> bool:
+        """Has the value come that a decision names, to this execution?"""
+        return said.get("aside") is None or said["aside"] in self.load.asides
 
     async def ask_beside(self, said: Mapping[str, Any]) -> dict[str, Any]:
         """Have counted what a person says to a question about a budget, for which this run waits or has waited."""

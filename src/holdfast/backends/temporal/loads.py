@@ -3,6 +3,9 @@
 So bytes are counted, and what does not fit waits, in order, for the next workflow task, which a timer of a millisecond brings. A
 text counts as long as it is, even where it lies in a folder then: so the count depends on nothing but the code and the history,
 and is the same on every replay.
+
+An update goes back to the server too, with the task that takes it or refuses it. So a decision only names a large value, which comes
+before it as a signal.
 """
 
 from __future__ import annotations
@@ -60,6 +63,7 @@ class Load:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._turns = False  # a timer brings the next task
         self.unsent = Unsent(self)
+        self.asides: dict[str, str] = {}  # large values that came before the decisions that name them
 
     @property
     def left(self) -> int:
@@ -84,10 +88,6 @@ class Load:
             return False
         self.count(size)
         return True
-
-    def has_room(self, size: int) -> bool:
-        """Does this task still take so many bytes? Whatever is the first, it does."""
-        return size <= self.left or self.is_empty
 
     async def room(self, size: int) -> None:
         """Wait for a task that takes so many bytes, behind all that wait already."""

@@ -38,9 +38,11 @@ from holdfast.backends.temporal import budgets, history, talks
 from holdfast.backends.temporal.address import (
     AGENT,
     ARRIVE,
+    ASIDE,
+    ASIDE_BYTES,
     DECIDE,
-    FULL,
     MORE,
+    NOT_ASIDE,
     RUN,
     SIDE_OF,
     STORE,
@@ -1081,8 +1083,15 @@ class TemporalStore(Moves):
         """Have a run answer what a person says. Asked again under the same id, it counts that once.
 
         It goes on in another execution now and then, few may ask it at once, and the server lets nobody ask a run whose workflow
-        tasks fail.
+        tasks fail. A large value goes before, as a signal: a workflow task sends all that is asked back to the server, in one
+        message, and the server ends a workflow whose message is too large.
         """
+        ballot = asked["ballot"]
+        aside = None
+        if len(ballot["value"] or "") > ASIDE_BYTES:
+            aside = {"id": f"aside:{request}", "kind": ASIDE, "topic": request, "value": ballot["value"]}
+            asked = {**asked, "ballot": {**ballot, "value": None}, "aside": request}
+            await self._tells(run, aside)
         handle, loop, limit_s = (
             self.client.get_workflow_handle(run),
             asyncio.get_running_loop(),
@@ -1103,9 +1112,10 @@ class TemporalStore(Moves):
                     message = f"question {asked['question']!r} is closed: its run has ended"
                     return {"error": "RunFinished", "message": message}
             except WorkflowUpdateFailedError as error:
-                if not isinstance(error.cause, ApplicationError) or error.cause.type != FULL:
+                if aside is None or not isinstance(error.cause, ApplicationError) or error.cause.type != NOT_ASIDE:
                     raise
                 problem = error
+                await self._tells(run, aside)  # the run went on in another execution meanwhile
             except (WorkflowUpdateRPCTimeoutOrCancelledError, StoreUnavailable) as error:
                 cause, problem = error.__cause__, error
                 if not isinstance(cause, RPCError) or cause.status not in _ASK_AGAIN:

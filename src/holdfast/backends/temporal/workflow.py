@@ -12,7 +12,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails
 
-from holdfast.backends.temporal.address import ARRIVE, DECIDE, FULL, LEAVE, RUN, TELL
+from holdfast.backends.temporal.address import ARRIVE, DECIDE, LEAVE, NOT_ASIDE, RUN, TELL
 from holdfast.backends.temporal.ground import Ground
 from holdfast.backends.temporal.house import House
 
@@ -61,8 +61,8 @@ class RunWorkflow:
             raise ApplicationError(
                 "a decision names a question and has a ballot", type="BadArguments", non_retryable=True
             )
-        if not self._ground.takes(said):
-            raise ApplicationError("more is decided at once than a workflow task takes", type=FULL, non_retryable=True)
+        if not self._ground.has_value(said):
+            raise ApplicationError("the value of the decision has not come", type=NOT_ASIDE, non_retryable=True)
 
 
 class Runner(UnsandboxedWorkflowRunner):
