@@ -44,7 +44,7 @@ ROWS: Final[list[tuple[str, str, str]]] = [
     ),
     (
         "decisions: edits, quorum, answers",
-        "update `holdfast.decide`, and a signal before it if the value is large; open questions are in the memo",
+        "update `holdfast.decide`, behind a signal if the value is large; open questions are in the memo",
         "approvals",
     ),
     (

@@ -4,8 +4,8 @@ So bytes are counted, and what does not fit waits, in order, for the next workfl
 text counts as long as it is, even where it lies in a folder then: so the count depends on nothing but the code and the history,
 and is the same on every replay.
 
-An update goes back to the server too, with the task that takes it or refuses it. So a decision only names a large value, which comes
-before it as a signal.
+An update goes back to the server too, with the task that takes it or refuses it. So a decision only names a large value, which
+comes before it as a signal.
 """
 
 from __future__ import annotations
