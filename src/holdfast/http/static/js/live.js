@@ -40,7 +40,11 @@ class Following {
     source.onmessage = (message) => this.#take(message, "message");
     for (const type of this.types) source.addEventListener(type, (message) => this.#take(message, type));
     source.addEventListener("end", () => this.#end("end"));
-    source.addEventListener("problem", (message) => this.#end("problem", parsed(message.data)?.error));
+    source.addEventListener("problem", (message) => {
+      const error = parsed(message.data)?.error;
+      if (error?.code === "unauthorized") read("api/me"); // its refusal is what the page hears
+      this.#end("problem", error);
+    });
     source.onerror = () => this.#failed(source);
   }
 
