@@ -48,6 +48,11 @@ async def number() -> int:
 
 
 @holdfast.agent
+async def guess() -> int | None:
+    return await holdfast.ask("How many, if any?", int | None, expires="1 day", default=None)
+
+
+@holdfast.agent
 async def listener(words: int) -> list[str]:
     return [await holdfast.receive("word", str) for _ in range(words)]
 
@@ -90,7 +95,7 @@ async def rated(by: str) -> dict[str, float]:
     return found
 
 
-AGENTS = [twice, publish, meet, number, listener, talker, reciter, broken, rated]
+AGENTS = [twice, publish, meet, number, guess, listener, talker, reciter, broken, rated]
 
 
 @dataclass

@@ -104,6 +104,17 @@ async def test_a_question_is_answered_with_a_value_of_its_type(site):
 
 
 @on_a_server
+async def test_a_default_may_be_none_which_is_not_the_same_as_no_default(site):
+    """Of the one the agent goes on with None, of the other it gets an error; whoever decides is told which."""
+    told = {}
+    for agent in ("guess", "number"):
+        _, path, _ = await asked(site, agent)
+        question = (await site.get(path))["approval"]
+        told[agent] = question["has_default"], question["default"]
+    assert told == {"guess": (True, None), "number": (False, None)}
+
+
+@on_a_server
 async def test_who_agrees_twice_is_told_what_is_missing(site):
     """Nothing was decided: the details say who agreed, and how many must."""
     ana = await bearer(site, "ana")

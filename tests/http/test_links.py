@@ -201,3 +201,25 @@ async def test_a_link_to_a_question_that_somebody_decided_opens_nothing(site):
             assert "this link is over: question" in refused.json()["error"]["message"]
             assert "denied by 'bob' on 20" in refused.json()["error"]["message"]
         assert not web.cookies
+
+
+@on_a_server
+async def test_what_a_page_asks_in_one_persons_name_is_not_done_in_anothers(site):
+    """In another tab somebody else has signed in: the cookie is theirs by now, and the page still says who looked."""
+    question = await asked(site)
+    _, hers = await site.hf.create_token("zoë", groups=["editors"])
+    _, his = await site.hf.create_token("bo", groups=["editors"])
+    decision = {"decision": "approve", "digest": question.digest}
+    async with browser(site) as web:
+        await web.post("/session", json={"token": hers})
+        zoe = {"X-Holdfast-As": "zo%C3%AB"}
+        assert (await web.get("/api/runs", headers=zoe)).status_code == 200
+        await web.post("/session", json={"token": his})
+        for method, path in (("GET", "/api/runs"), ("POST", f"/api/approvals/{question.id}"), ("DELETE", "/session")):
+            answer = await web.request(method, path, headers=zoe, json=decision if method == "POST" else None)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (401, "unauthorized"), path
+            assert "'zoë'" in answer.text and "'bo'" in answer.text
+        assert (await site.hf.approval(question.id)).status == "open"
+        assert (await web.get("/api/me")).json()["name"] == "bo"
+        assert (await web.post(f"/api/approvals/{question.id}", json=decision)).status_code == 200
+    assert (await site.hf.approval(question.id)).decided_by == "bo"

@@ -1,7 +1,7 @@
 // Questions in words: whom one is for now, who has said what, how many more must agree, how it ended.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { counted, forWhom, verdict, voices } from "../../src/holdfast/http/static/js/views/approvals/kinds.js";
+import { counted, forWhom, otherwise, verdict, voices } from "../../src/holdfast/http/static/js/views/approvals/kinds.js";
 
 const BEGAN = Date.now() - 3_600_000;
 const at = (second) => new Date(BEGAN + second * 1000).toISOString();
@@ -46,4 +46,13 @@ test("who answers does not agree", () => {
   const answered = (kind, data) => voices(item({ kind, data, votes: [yes("ana", 3)], status: "decided", decision: "answered", decided_by: "ana", decided_at: at(3) }), null).map((each) => each.says).join();
   assert.equal(answered("ask", "by the window"), "answered");
   assert.deepEqual(["run", "fail", { result: 1 }].map((each) => answered("in_doubt", each)), ["had it run", "had it fail", "gave its result"]);
+});
+
+test("what holds if nobody answers may be nothing, which is no error", () => {
+  const asked = (more) => item({ kind: "ask", needs: 1, default: null, has_default: false, ...more });
+  assert.equal(otherwise(asked()), "the agent gets an error");
+  assert.equal(otherwise(asked({ has_default: true })), "null");
+  assert.equal(otherwise(asked({ has_default: true, default: "anywhere" })), '"anywhere"');
+  assert.equal(verdict(asked({ status: "expired" })), "Nobody decided it in time: the agent gets an error.");
+  assert.equal(verdict(asked({ status: "expired", has_default: true })), "Nobody decided it in time: null held.");
 });

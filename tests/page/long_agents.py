@@ -56,6 +56,14 @@ async def wide(steps: int) -> int:
     return steps
 
 
+@holdfast.agent
+async def unsure(steps: int) -> bool:
+    """Steps, and then a question that stays open."""
+    for number in range(steps):
+        await STEPS[0](number)
+    return bool(await holdfast.approve("Go on?"))
+
+
 def read(pace: Path) -> float:
     """How many steps may have been made by now: `1000`, or `1000 since 1752675000.0 at 50`."""
     try:
@@ -109,6 +117,12 @@ class Pace:
 @holdfast.agent
 async def later(number: int) -> int:
     return number
+
+
+async def ask(url: str, steps: int) -> None:
+    """Carry a run to its question."""
+    async with holdfast.open(f"{url}?durability=process", agents=[unsure]) as hf:
+        await (await hf.start(unsure, steps, id="unsure")).wait_for_question()
 
 
 async def fill(url: str, waiting: int = 0, **runs: tuple[str, int]) -> None:

@@ -136,6 +136,9 @@ def test_a_server_that_dies_is_an_amber_dot_and_then_every_event_comes_once(plac
     run = place.act(lambda hf: hf.start("tally", 40, id="tally"))
     page = ana.goto("/runs/tally", ROW)
     expect(page.locator(ROW)).to_have_count(10)
+    beside = ana.context.new_page()  # it hears of questions from the first
+    beside.goto("/approvals")
+    beside.wait_for_selector(".inbox, .empty")
     on = lambda hf: hf.get("tally").send("on", 1)  # noqa: E731
     place.act(on)
     expect(page.locator(ROW)).to_have_count(20)
@@ -143,11 +146,13 @@ def test_a_server_that_dies_is_an_amber_dot_and_then_every_event_comes_once(plac
     server.send_signal(signal.SIGKILL)
     server.wait()
     expect(page.locator(".live.lost")).to_have_text(re.compile(r"as of \d\d:\d\d:\d\d"))
+    expect(beside.locator(".live.lost")).to_have_text(re.compile(r"as of \d\d:\d\d:\d\d"), timeout=10_000)
     amber = page.evaluate("getComputedStyle(document.querySelector('.live.lost i')).backgroundColor")
     place.act(on)  # while nobody tells the page
     place.act(lambda hf: at_least(hf, "tally", 30))
     place.serve(int(place.address.rpartition(":")[2]))
     expect(page.locator(".live")).to_have_text("live", timeout=40_000)
+    expect(beside.locator(".live")).to_have_text("live", timeout=40_000)
     assert page.evaluate("getComputedStyle(document.querySelector('.live i')).backgroundColor") != amber
     expect(page.locator(ROW)).to_have_count(30)
     place.act(on)

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 from playwright.sync_api import expect
 from tests.page.browser import PHONE, Visitor
-from tests.page.long_agents import Pace, fill
+from tests.page.long_agents import Pace, ask, fill
 from tests.page.scene import bare, served
 
 pytestmark = pytest.mark.nightly
@@ -41,7 +41,12 @@ def steps(request):
 def place(steps, tmp_path_factory):
     """A store with a long run and many that wait, and a server."""
     folder = tmp_path_factory.mktemp("long")
-    with bare(folder, prepare=lambda url: fill(url, waiting=RUNS, kelp=("long", steps))) as made:
+
+    async def prepare(url):
+        await fill(url, waiting=RUNS, kelp=("long", steps))
+        await ask(url, HUGE)
+
+    with bare(folder, prepare=prepare) as made:
         yield made
 
 
@@ -100,6 +105,14 @@ def test_a_long_run_on_a_phone_is_told_by_what_the_server_folded(place, browser,
     visitor.leave()
 
 
+def test_a_question_of_a_long_run_is_drawn_as_long_as_it_waits(ana):
+    """What the server folded has it as a group of one."""
+    page = ana.goto("/runs/unsure", ROW)
+    expect(page.locator(".windowed")).to_contain_text("of which 2 rows are drawn")
+    expect(page.locator(".density")).to_have_count(1)
+    assert page.locator(".bar.asked[title]").bounding_box()["width"] > 3
+
+
 def test_every_event_of_a_long_journal_can_be_scrolled_to(ana, steps):
     """The last, the first, and one in the middle; beside them stands what was before and behind, and no more is in the page."""
     page = ana.goto("/runs/kelp/journal", EVENT)
@@ -129,7 +142,7 @@ def test_every_run_of_a_long_list_can_be_scrolled_to(ana, steps):
     page.evaluate("scrollTo(0, document.body.scrollHeight)")
     expect(page.locator("[data-row=kelp]")).to_be_visible()
     assert most < ELEMENTS
-    expect(page.locator(".foot")).to_contain_text(f"{RUNS + 1:,} of {RUNS + 1:,}")
+    expect(page.locator(".foot")).to_contain_text(f"{RUNS + 2:,} of {RUNS + 2:,}")
     page.evaluate("scrollTo(0, 0)")
     expect(page.locator(RUN).first).to_have_attribute("data-row", newest)
     assert page.locator(RUN).count() < 90

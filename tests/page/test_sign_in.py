@@ -222,7 +222,7 @@ async def refunds(hf):
 ENDED = "Your session has ended: it ran out, or was revoked."
 
 
-@pytest.mark.parametrize("path", ["/runs", "/runs/noor", "/fleet"])
+@pytest.mark.parametrize("path", ["/runs", "/runs/noor", "/fleet", "/audit"])
 def test_when_a_session_ends_the_page_says_so(stage, uma, path):
     page = uma.goto(path, "main h1")
     stage.act(revoke)
@@ -261,3 +261,23 @@ def test_what_is_pressed_after_a_session_ended_does_nothing_and_that_is_said(sta
     expect(page.locator(".told")).to_contain_text(ENDED, timeout=15_000)
     expect(page.locator(".told")).to_contain_text("Nothing was done by what you pressed.")
     assert stage.act(lambda hf: hf.approval(question.id)).status == "open"
+
+
+def test_a_page_of_one_person_decides_nothing_when_another_has_signed_in_beside_it(stage, uma):
+    """The sheet says uma; by now the browser's session is bo's. Her press is nobody's, and the page is his and says so."""
+    question = stage.act(refunds)
+    page = uma.goto(f"/approvals/{question.id}", ".q-buttons .primary")
+    page.click(".q-buttons .primary")
+    expect(page.locator("dialog .q-sure")).to_contain_text("uma")
+    uma.sign_in(stage.tokens["bo"])
+    page.click("dialog button[type=submit]")
+    told = "bo is signed in in this browser now. Nothing was done by what you pressed."
+    expect(page.locator(".notice")).to_contain_text(told, timeout=15_000)
+    expect(page.locator("button.me")).to_contain_text("bo")
+    expect(page.locator("dialog")).to_have_count(0)
+    assert stage.act(lambda hf: hf.approval(question.id)).status == "open"
+    page.click(".notice button")
+    expect(page.locator(".notice")).to_be_hidden()
+    page.click(".q-buttons .primary")
+    page.click("dialog button[type=submit]")
+    expect(page.locator(".q-meta")).to_contain_text("approved by bo", timeout=15_000)

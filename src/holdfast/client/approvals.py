@@ -129,6 +129,7 @@ class Approval(_Kept):
         note: The reason that was given.
         not_by: People who may not decide, because they started the run; "someone" if the starter is not known.
         changes: The values that people entered instead of the one shown, the first first.
+        has_default: Whether `default` holds at `expires_at`; otherwise the agent gets `Expired`.
 
     Example:
         ```python
@@ -163,6 +164,7 @@ class Approval(_Kept):
     note: str
     not_by: tuple[str, ...] = ()  # the starter of the run, who may not decide it; 'someone' if not known
     changes: tuple[Change, ...] = ()
+    has_default: bool = False  # a default may be None
 
     @classmethod
     def of(
@@ -191,7 +193,7 @@ class Approval(_Kept):
             expires_at=None if row.expires_at is None else moment(row.expires_at), default=default,
             status=row.status, decision=row.decision, decided_by=row.decided_by,
             decided_at=None if row.decided_at is None else moment(row.decided_at), note=room.note(row.note or ""),
-            not_by=tuple(json.loads(row.not_by or "[]")), changes=changes,
+            not_by=tuple(json.loads(row.not_by or "[]")), changes=changes, has_default=row.fallback is not None,
         )  # fmt: skip
         object.__setattr__(made, "_row", row)  # so that it need not be looked up again
         return made

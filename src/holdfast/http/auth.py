@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
+from urllib.parse import unquote
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Send
@@ -32,6 +33,7 @@ from holdfast.http.errors import Refused, answer
 from holdfast.http.origins import Origin, check_local
 from holdfast.http.page import path_in
 from holdfast.http.tries import Tries
+from holdfast.values.text import cut
 from holdfast.words.harmless import logger
 from holdfast.words.people import Actor
 
@@ -89,6 +91,7 @@ class Caller:
 
 
 Guard = Callable[[Request], Awaitable[Caller]]
+AS: Final = "x-holdfast-as"  # the person whom the page that asks shows as the one who looks
 
 
 class OwnPages:
@@ -216,6 +219,15 @@ def unauthorized(message: str, **about: str) -> Refused:
     """Refuse an unknown caller; what else comes on the connection is not read."""
     headers = {"WWW-Authenticate": 'Bearer realm="holdfast"', "Connection": "close"}
     return Refused("unauthorized", message, headers, about)
+
+
+def check_shown(request: Request, caller: Caller) -> None:
+    """Refuse what a page asks that shows another person: in another tab of its browser somebody else has signed in since."""
+    shown = request.headers.get(AS)
+    if shown is not None and unquote(shown) != caller.actor.name:
+        raise unauthorized(
+            f"the page that asks is that of {cut(unquote(shown), 100)!r}, and in its browser {caller.actor.name!r} is signed in now"
+        )
 
 
 def note_refused(hf: Client, request: Request, path: str, refused: Refused) -> None:

@@ -16,7 +16,7 @@ from holdfast.client.client import Client
 from holdfast.client.documents import json_bytes
 from holdfast.client.edge import Edge
 from holdfast.client.sessions import Begun, Identity
-from holdfast.http.auth import Tokens, account_of, unauthorized
+from holdfast.http.auth import Tokens, account_of, check_shown, unauthorized
 from holdfast.http.connections import KEY, Visit
 from holdfast.http.errors import Refused
 from holdfast.http.requests import answered, document_of
@@ -58,6 +58,7 @@ class Entrance:
         origin.check(request)
         if request.method == "DELETE":
             caller = await self._guard(request)
+            check_shown(request, caller)
             if not caller.session:
                 raise unauthorized("this request has no session that could end")
             await self._edge.end_session(caller.session)

@@ -25,7 +25,7 @@ from holdfast.client.documents import json_bytes
 from holdfast.client.edge import Edge
 from holdfast.client.tokens import Scope
 from holdfast.errors import BadArguments, HoldfastError, StoreUnavailable
-from holdfast.http.auth import Caller, Guard, note_refused, unauthorized
+from holdfast.http.auth import Caller, Guard, check_shown, note_refused, unauthorized
 from holdfast.http.connections import KEY, Visit, while_there
 from holdfast.http.errors import Refused, answer
 from holdfast.http.follow import LOOK_S, Followers, Permission
@@ -86,6 +86,7 @@ class Receiver:
 
         async def allowed(more: Scope | None = None) -> Caller:
             caller = await self._guard(request)
+            check_shown(request, caller)
             wanted = needs if more is None else more
             if wanted != "any":
                 caller.check(wanted)

@@ -34,7 +34,8 @@ async function ask(path, options, exact = false) {
   const first = early(path), asked = first?.asked ?? performance.now();
   let answer;
   try {
-    const headers = { Accept: "application/json", ...options.headers };
+    const shown = path !== "api/me" && { "X-Holdfast-As": encodeURIComponent(get("me")?.name ?? "") }; // in another tab somebody else may have signed in: nothing is read or done as they
+    const headers = { Accept: "application/json", ...shown, ...options.headers };
     answer = await (first?.answer ?? fetch(address(path), { credentials: "same-origin", cache: "no-store", redirect: "error", ...options, headers }));
   } catch (error) {
     return { ok: false, status: 0, data: null, error: error.name === "AbortError" ? { ...UNREACHABLE, code: "left" } : options.method ? UNKNOWN : UNREACHABLE };

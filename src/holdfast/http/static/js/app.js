@@ -29,10 +29,11 @@ function go(to, { replace = false } = {}) {
   route();
 }
 
+const place = () => viewOf(location.pathname.slice(base.pathname.length));
 const context = (params) => ({ params, query: new URLSearchParams(location.search), narrow: narrow.matches, go, say, title, keys: (map) => view?.off.push(keys(map)), again: route });
 
 async function route() {
-  const { view: name, params } = viewOf(location.pathname.slice(base.pathname.length));
+  const { view: name, params } = place();
   if (name !== "sign-in" && /^#link=/.test(location.hash)) return go(`${path("sign-in", { to: location.pathname.slice(base.pathname.length) + location.search })}${location.hash}`, { replace: true }); // it may be another person's
   if (name !== "home") viewNamed(name).catch(() => {}); // it comes while the server says who looks
   if (name !== "sign-in" && !get("me") && !(await known())) return;
@@ -74,9 +75,11 @@ async function known() {
   const answer = await read("api/me");
   if (answer.ok) {
     if (/^#code=/.test(location.hash)) history.replaceState(null, "", location.pathname + location.search); // who is in needs no door
-    set({ me: answer.data });
+    const over = get("over"); // this page did not sign in
+    set({ me: answer.data, over: null, ...(over && { notice: { text: `${answer.data.name} is signed in in this browser now.${over === "GET" ? "" : " Nothing was done by what you pressed."}`, act: ["Close", () => set({ notice: null })] } }) });
     return true;
   }
+  if (answer.status === 401 && place().view === "sign-in") return false; // somebody asked at the same time
   if (answer.status === 401) {
     const fragment = /^#code=/.test(location.hash) ? location.hash : "";
     const here = location.pathname.slice(base.pathname.length) + location.search;
@@ -146,7 +149,11 @@ document.addEventListener("click", (event) => {
 });
 addEventListener("popstate", route);
 narrow.addEventListener("change", redraw);
-on(["out"], () => viewOf(location.pathname.slice(base.pathname.length)).view !== "sign-in" && route()); // the session is over
+on(["out"], async () => { // the session is over; or it is somebody else's, and nothing that was read stays
+  if (place().view === "sign-in" || !(await known())) return;
+  anew();
+  if (looks()) counted();
+});
 on(["utc"], () => {
   inUtc(get("utc"));
   redraw();
@@ -154,8 +161,11 @@ on(["utc"], () => {
 
 // Everything looks different from now on. A view in which somebody writes draws itself anew and loses nothing; any other is opened anew.
 function redraw() {
+  if (!view?.opened?.redraw?.(context(view.params))) anew();
+}
+
+function anew() {
   const before = view;
-  if (before?.opened?.redraw?.(context(before.params))) return;
   view = null;
   close(before);
   route();

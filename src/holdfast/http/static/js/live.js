@@ -40,7 +40,11 @@ class Following {
     source.onmessage = (message) => this.#take(message, "message");
     for (const type of this.types) source.addEventListener(type, (message) => this.#take(message, type));
     source.addEventListener("end", () => this.#end("end"));
-    source.addEventListener("problem", (message) => this.#end("problem", parsed(message.data)?.error));
+    source.addEventListener("problem", (message) => {
+      const error = parsed(message.data)?.error;
+      if (error?.code === "unauthorized") read("api/me"); // its refusal is what the page hears
+      this.#end("problem", error);
+    });
     source.onerror = () => this.#failed(source);
   }
 
@@ -57,7 +61,7 @@ class Following {
 
   #well() {
     this.failures = 0;
-    connected(this.slot, true);
+    tell(this.slot, true);
   }
 
   // The browser tries again by itself, with the id of the last message. After three failures the waits are ours, and grow.
@@ -65,7 +69,7 @@ class Following {
     if (source !== this.source || this.closed) return;
     this.failures += 1;
     const refused = source.readyState === EventSource.CLOSED; // an answer that is no stream: 401, 404, 204, 503
-    if (!refused && this.failures <= PATIENCE) return connected(this.slot, false, 1000);
+    if (!refused && this.failures <= PATIENCE) return tell(this.slot, false, 1000);
     source.close();
     if (refused) return void this.#asked();
     this.#later();
@@ -81,13 +85,13 @@ class Following {
 
   #later() {
     const wait = Math.min(2 ** Math.max(this.failures - PATIENCE, 0), LONGEST_S) * 1000 * (0.9 + Math.random() * 0.2);
-    connected(this.slot, false, wait);
+    tell(this.slot, false, wait);
     this.timer = setTimeout(() => this.begin(), wait);
   }
 
   #end(why, error = null) {
     this.close();
-    connected(this.slot, true);
+    tell(this.slot, true);
     this.over(why, error);
   }
 
@@ -103,7 +107,7 @@ class Following {
     if (open.get(this.slot) === this) {
       open.delete(this.slot);
       lost.delete(this.slot);
-      if (!lost.size) connected(this.slot, true);
+      if (!lost.size) tell(this.slot, true);
     }
   }
 }
@@ -118,6 +122,11 @@ function parsed(text) {
 
 // The dot in the bar: amber as soon as one stream is lost, and time stands, so that nothing looks fresher than it is.
 const lost = new Map(); // slot -> when it is tried again
+let radio = null; // between the tabs of a browser
+function tell(slot, ...how) {
+  connected(slot, ...how);
+  if (slot === "inbox") radio?.postMessage({ position: 0, how });
+}
 function connected(slot, well, waitMs = 0) {
   if (well) lost.delete(slot);
   else lost.set(slot, Date.now() + waitMs);
@@ -152,7 +161,7 @@ function watch() {
 /** Follow open questions, in one tab for all: that which holds the lock follows, and tells the others. */
 export function inbox(tells, after) {
   const name = `holdfast.inbox ${document.baseURI}`;
-  const radio = typeof BroadcastChannel === "function" ? new BroadcastChannel(name) : null;
+  radio = typeof BroadcastChannel === "function" ? new BroadcastChannel(name) : null;
   let last = after;
   const heard = (event) => {
     if (event.position <= last) return;
@@ -160,7 +169,7 @@ export function inbox(tells, after) {
     tells(event);
   };
   const begin = () => follow("inbox", "api/events?kinds=approval", { after: last, tells: (event) => { heard(event); radio?.postMessage(event); }, over: () => release?.() });
-  if (radio) radio.onmessage = (message) => heard(message.data);
+  if (radio) radio.onmessage = ({ data }) => (data.how ? connected("inbox", ...data.how) : heard(data)); // what it says of its line holds for all
   const lock = navigator.locks && radio ? (then) => navigator.locks.request(name, then) : (then) => then(); // none without TLS or loopback: then each tab follows for itself
   let release = null;
   let wanted = false;

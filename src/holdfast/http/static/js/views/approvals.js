@@ -10,7 +10,7 @@ import { agreed, deciders, exact, many, ms, now, seconds, spoken } from "../say.
 import { get, looks, may, on, set } from "../store.js";
 import { styled } from "../sheets.js";
 import { cut, poses } from "../text.js";
-import { ago, changeOf, changer, counted, ended, forWhom, isChanged, kindOf, lookOf, otherwise, saidBy, verdict, voices } from "./approvals/kinds.js";
+import { ago, changeOf, changer, counted, ended, forWhom, held, isChanged, kindOf, lookOf, otherwise, saidBy, verdict, voices } from "./approvals/kinds.js";
 
 let kept = null; // what was typed when a session ended: {id, by, digest, note, mine}
 const DID = { approve: "Approved", deny: "Denied", answer: "Answered", delegate: "Passed on" };
@@ -593,7 +593,7 @@ class Question {
       this.#learn(latest ?? this.item);
       return this.#tell("lock", `It is not yours: it is for ${forWhom(this.item, null)}.`, message, typed);
     }
-    if (code === "expired") return this.#tell("clock", `The time was over: ${otherwise(this.item)} held.`, message);
+    if (code === "expired") return this.#tell("clock", `The time was over: ${held(this.item)}.`, message);
     swap(this.top, problem({ code, message, hint }));
   }
 

@@ -22,20 +22,23 @@ export const saidBy = (item) => question(item.question, kindOf(item));
 export function otherwise(item) {
   if (item.kind === "in_doubt") return "it waits";
   if (!item.expires_at) return "it waits";
-  if (item.kind === "ask") return item.default == null ? "the agent gets an error" : typeof item.default === "string" ? `"${cut(item.default, 60)}"` : cut(write(item.default), 60);
+  if (item.kind === "ask") return !item.has_default ? "the agent gets an error" : typeof item.default === "string" ? `"${cut(item.default, 60)}"` : cut(write(item.default), 60);
   return item.default === true || item.default === "approved" ? "approved" : "denied";
 }
 
+/** What its end in time came to. */
+export const held = (item) => `${otherwise(item)}${item.kind === "ask" && !item.has_default ? "" : " held"}`;
+
 /** How a question ended, in words. */
 export function ended(item) {
-  if (item.status === "expired") return `expired: ${otherwise(item)} held`;
+  if (item.status === "expired") return `expired: ${held(item)}`;
   if (item.status === "withdrawn") return "withdrawn: the agent no longer waits for it";
   return item.decision ?? item.status;
 }
 
 /** The same as a sentence: who has decided what, and when. */
 export function verdict(item) {
-  if (item.status === "expired") return `Nobody decided it in time: ${otherwise(item)} held.`;
+  if (item.status === "expired") return `Nobody decided it in time: ${held(item)}.`;
   if (item.status === "withdrawn") return "It was withdrawn: the agent no longer waits for it.";
   return `${deciders(item) || "Somebody"} ${item.decision ?? "decided"} it${item.decided_at ? ` ${ago(item.decided_at)}` : ""}${changeOf(item)}.`;
 }

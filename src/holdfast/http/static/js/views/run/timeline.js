@@ -316,6 +316,8 @@ export function timeline(model, view, acts) {
   function bars(row, now) {
     const { call } = row;
     if (row.sort === "some" || row.sort === "dropped" || row.span === null) return [];
+    const lone = row.buckets && { question: "asked", timer: "slept", child: "nested", step: "did", model: "thought" }[row.sort]; // one call, as the server tells it
+    if (lone) return [bar(row.failed ? "missed" : row.running && /did|thought/.test(lone) ? `going.${lone}` : lone, ...spanOf(row, now), "")];
     if (row.sort === "many" || row.buckets) return [density(row)];
     if (!call || call.items) {
       const [from, to] = spanOf(row, now);
