@@ -57,7 +57,7 @@ class Activities:
                 if asked.get("once") and "after" in asked:
                     _log.warning(
                         "run %r: the process that ran the body of %r is gone, and in_doubt= decides what becomes of it",
-                        asked["run"], asked["key"],
+                        info.workflow_id, asked["after"].partition(" ")[0],
                     )  # fmt: skip
                     raise ApplicationError(
                         "that body is not in this process", type=GONE, non_retryable=True, category=_BENIGN
