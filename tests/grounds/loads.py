@@ -93,6 +93,24 @@ begun: list[int] = []
 
 
 @holdfast.step
+async def complain(size: int) -> None:
+    begun.append(size)
+    try:
+        raise KeyError("m" * size)
+    except KeyError as error:
+        raise ValueError("m" * size) from error
+
+
+@holdfast.agent
+async def complains(size: int) -> str:
+    try:
+        await complain(size)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+@holdfast.step
 async def nap(n: int) -> int:
     begun.append(n)
     await asyncio.sleep(0.3)

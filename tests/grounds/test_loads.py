@@ -13,6 +13,7 @@ from tests.grounds.loads import (
     begets,
     begets_one,
     child_of_many,
+    complains,
     gathers,
     hears_much,
     hears_text,
@@ -295,6 +296,14 @@ async def test_arguments_of_a_child_that_travel_too_long_fail_it_alone(temporal_
     async with holdfast.open(f"{temporal_url}&blobs={tmp_path}", agents=[loads], settings=QUICK) as hf:
         assert await hf.run(begets_one, "\n", 490_000) == "490000"
         await is_replayable(f"{temporal_url}&blobs={tmp_path}")
+
+
+@pytest.mark.slow
+async def test_a_step_whose_error_is_too_large_fails_once(temporal_url):  # noqa: F811
+    loads.begun.clear()
+    async with holdfast.open(temporal_url, agents=[loads], settings=QUICK) as hf:
+        assert "[...]" in await hf.run(complains, 3_000_000)
+    assert loads.begun == [3_000_000]
 
 
 @pytest.mark.slow

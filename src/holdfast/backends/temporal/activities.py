@@ -222,7 +222,8 @@ class Activities:
         told["wait_s"] = None if ended.final else spec.retry.delay_s(tried, error, seed)
         told["doubt"] = ended.doubt
         message = f"{told['error']['type']}: {told['error']['message']}"[:1000]
-        raise ApplicationError(message, told, type=ENDED, non_retryable=True, category=_BENIGN) from error
+        # Not from the error itself: that would travel whole, and the server takes a failure that is too large for a crash.
+        raise ApplicationError(message, told, type=ENDED, non_retryable=True, category=_BENIGN) from None
 
 
 class _Threads:
