@@ -92,6 +92,40 @@ async def hears_text() -> int:
 begun: list[int] = []
 
 
+@holdfast.agent
+async def tells_much(size: int) -> str:
+    await holdfast.note("much", text="m" * size)
+    decision = await holdfast.approve("send it?", show={"text": '"' * 450_000}, edit=True, needs=2)
+    return decision.data["text"]
+
+
+@holdfast.agent
+async def asks_often(times: int) -> int:
+    state = await holdfast.restore({"n": 0})
+    while state["n"] < times:
+        await holdfast.approve(f"q{state['n']}")
+        state = await holdfast.checkpoint({"n": state["n"] + 1})
+    return state["n"]
+
+
+@holdfast.step
+async def complain(size: int) -> None:
+    begun.append(size)
+    try:
+        raise KeyError("m" * size)
+    except KeyError as error:
+        raise ValueError("m" * size) from error
+
+
+@holdfast.agent
+async def complains(size: int) -> str:
+    try:
+        await complain(size)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 @holdfast.step
 async def nap(n: int) -> int:
     begun.append(n)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
-from tests.grounds import canonical
-from tests.temporal import own_cluster  # noqa: F401 - a fixture
+from tests.grounds import canonical, work
+from tests.temporal import cluster, own_cluster, temporal_url  # noqa: F401 - fixtures
 
 import holdfast
 
@@ -165,6 +165,25 @@ async def test_a_run_goes_on_when_its_worker_and_the_server_are_killed(own_clust
     await campaign(own_cluster, tmp_path, 0, runs=2, kills=2)
     await asyncio.sleep(1.5)
     await asyncio.to_thread(replays, own_cluster.url(), ["0", "77"])
+
+
+@pytest.mark.slow
+async def test_a_body_that_may_not_run_again_is_in_doubt_when_its_worker_is_killed(temporal_url, tmp_path):  # noqa: F811
+    fleet, ledger = Fleet(temporal_url, tmp_path, app=work.__name__), tmp_path / "ledger"
+    async with holdfast.open(temporal_url) as hf:
+        try:
+            fleet.start()
+            while "pays" not in [agent.name for agent in await hf.agents()]:
+                await asyncio.sleep(0.2)
+            run = await hf.start("pays", 1)
+            while not ledger.exists():
+                await asyncio.sleep(0.1)
+            fleet.kill()
+            fleet.start()
+            assert await run.result(timeout="60s") == "InDoubt"
+        finally:
+            fleet.kill()
+    assert len(ledger.read_text().splitlines()) == 1
 
 
 @pytest.mark.nightly

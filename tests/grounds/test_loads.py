@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 
 import pytest
 from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
@@ -9,10 +10,12 @@ from tests.grounds import loads
 from tests.grounds.loads import (
     asks_edit,
     asks_much,
+    asks_often,
     asks_texts,
     begets,
     begets_one,
     child_of_many,
+    complains,
     gathers,
     hears_much,
     hears_text,
@@ -20,11 +23,13 @@ from tests.grounds.loads import (
     naps,
     refused,
     spread,
+    tells_much,
 )
 from tests.grounds.test_kills import replays
 from tests.temporal import cluster, temporal_url  # noqa: F401 - fixtures
 
 import holdfast
+from holdfast.backends.temporal import history
 
 QUICK = holdfast.Settings(lease_ttl_s=8.0)
 
@@ -295,6 +300,60 @@ async def test_arguments_of_a_child_that_travel_too_long_fail_it_alone(temporal_
     async with holdfast.open(f"{temporal_url}&blobs={tmp_path}", agents=[loads], settings=QUICK) as hf:
         assert await hf.run(begets_one, "\n", 490_000) == "490000"
         await is_replayable(f"{temporal_url}&blobs={tmp_path}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("blobs", [False, True], ids=["cut", "folder"])
+async def test_what_is_too_large_for_a_payload_is_recorded_in_parts(temporal_url, tmp_path, blobs):  # noqa: F811
+    """A line of the history, and a question whose value was edited: it has both values, each with many quotes."""
+    url = f"{temporal_url}&blobs={tmp_path}" if blobs else temporal_url
+    edited = {"text": '"' * 449_999 + "m"}
+    async with holdfast.open(url, agents=[loads], settings=QUICK) as hf:
+        run = await hf.start(tells_much, 5_000_000)
+        await hf.approve(await run.wait_for_question(timeout="60s"), data=edited, by="ann")
+        async with asyncio.timeout(30):
+            while (question := (await hf.approvals(run=run.id))[0]).data != edited:
+                await asyncio.sleep(0.1)  # the history has it a moment later, because it goes in several messages
+        await hf.approve(question, by="ben")
+        assert await run.result(timeout="60s") == edited["text"]
+        assert await failed_tasks(hf, run) == []
+        await is_replayable(url)
+    async with holdfast.open(url) as hf:  # another one reads the same, in whatever order
+        (note,) = [event async for event in hf.get(run.id).events(kinds="note", follow=False)]
+        assert await hf.get(run.id).value(note.seq) == {"text": "much", "data": {"text": "m" * 5_000_000}}
+        found = await history.since(
+            hf.store.client, await hf.store.client.get_workflow_handle(run.id).describe(), note.seq
+        )
+        assert found.events[0].value == json.dumps(
+            {"text": "much", "data": {"text": "m" * 5_000_000}}, separators=(",", ":")
+        )
+
+
+@pytest.mark.slow
+async def test_a_question_that_was_decided_in_a_former_execution_is_not_open(temporal_url):  # noqa: F811
+    async with holdfast.open(f"{temporal_url}&events=60", agents=[loads], settings=QUICK) as hf:
+        run = await hf.start(asks_often, 70)
+        for n in range(69):
+            await hf.approve(await until(run, f"q{n}"), by="ann")
+        await until(run, "q69")
+    async with holdfast.open(f"{temporal_url}&events=60") as hf:
+        assert [each.question for each in await hf.approvals(run=run.id)] == ["q69"]
+
+
+async def until(run, question):
+    """Wait for this question: one that was decided may be shown for a moment."""
+    async with asyncio.timeout(60):
+        while question not in [each.question for each in await run.approvals()]:
+            await asyncio.sleep(0.05)
+    return next(each for each in await run.approvals() if each.question == question)
+
+
+@pytest.mark.slow
+async def test_a_step_whose_error_is_too_large_fails_once(temporal_url):  # noqa: F811
+    loads.begun.clear()
+    async with holdfast.open(temporal_url, agents=[loads], settings=QUICK) as hf:
+        assert "[...]" in await hf.run(complains, 3_000_000)
+    assert loads.begun == [3_000_000]
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Runs of a Temporal cluster that no worker serves, or whose code does not fit: those who ask for something are told so."""
 
 import asyncio
+import dataclasses
 import threading
 import time
 from types import SimpleNamespace
@@ -260,10 +261,11 @@ def test_show_of_a_run_at_work_names_no_worker_that_the_cluster_does_not_tell(te
 
 async def test_a_body_that_is_gone_is_one_line_in_the_log_of_a_worker_and_no_traceback(caplog):
     activities = Activities(SimpleNamespace(outcomes=Outcomes(), queue="at-home"))
-    asked = {"once": True, "after": "pay#0 12", "run": "r-1", "key": "pay#0"}
-    raw = RawValue(PayloadConverter.default.to_payload(asked))
+    asked = {"once": True, "after": "pay#0 12"}  # as the performer of a run asks
+    raw, environment = RawValue(PayloadConverter.default.to_payload(asked)), ActivityEnvironment()
+    environment.info = dataclasses.replace(environment.info, workflow_id="r-1")
     with pytest.raises(ApplicationError, match="not in this process") as found:
-        await ActivityEnvironment().run(activities.step, [raw])
+        await environment.run(activities.step, [raw])
     assert found.value.category == ApplicationErrorCategory.BENIGN  # the SDK logs any other with its traceback
     assert [record.getMessage() for record in caplog.records] == [
         "run 'r-1': the process that ran the body of 'pay#0' is gone, and in_doubt= decides what becomes of it"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from pathlib import Path
@@ -36,6 +37,21 @@ async def walk(steps: int, pause: float = 0.05) -> int:
         if n % 5 == 2:
             total += await helper(n)
     return total
+
+
+@holdfast.step(in_doubt="fail")
+async def pay(n: int) -> int:
+    _note("begin")
+    await asyncio.sleep(600)
+    return n
+
+
+@holdfast.agent
+async def pays(n: int) -> str:
+    try:
+        return f"paid {await pay(n)}"
+    except holdfast.StepFailed as failed:
+        return str(failed.type)
 
 
 def expected(steps: int) -> int:

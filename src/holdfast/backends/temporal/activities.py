@@ -57,7 +57,7 @@ class Activities:
                 if asked.get("once") and "after" in asked:
                     _log.warning(
                         "run %r: the process that ran the body of %r is gone, and in_doubt= decides what becomes of it",
-                        asked["run"], asked["key"],
+                        info.workflow_id, asked["after"].partition(" ")[0],
                     )  # fmt: skip
                     raise ApplicationError(
                         "that body is not in this process", type=GONE, non_retryable=True, category=_BENIGN
@@ -222,7 +222,8 @@ class Activities:
         told["wait_s"] = None if ended.final else spec.retry.delay_s(tried, error, seed)
         told["doubt"] = ended.doubt
         message = f"{told['error']['type']}: {told['error']['message']}"[:1000]
-        raise ApplicationError(message, told, type=ENDED, non_retryable=True, category=_BENIGN) from error
+        # Not from the error itself: that would travel whole, and the server takes a failure that is too large for a crash.
+        raise ApplicationError(message, told, type=ENDED, non_retryable=True, category=_BENIGN) from None
 
 
 class _Threads:

@@ -43,7 +43,7 @@ from holdfast.backends.temporal.house import House
 from holdfast.backends.temporal.loads import PAYLOADS, Load, escaped, too_long, weight
 from holdfast.backends.temporal.pauses import forgive, hold, is_closing, is_held_by_request, is_stopping, undo
 from holdfast.backends.temporal.performer import Performer
-from holdfast.backends.temporal.records import LISTED, Piece, Start, State, listed, moved, moving
+from holdfast.backends.temporal.records import LISTED, Piece, Start, State, cut, listed, moved, moving
 from holdfast.backends.temporal.slices import Slices
 from holdfast.backends.temporal.turns import AHEAD_MS
 from holdfast.engine.carried import Carried
@@ -127,6 +127,7 @@ class Way:
     stayed: tuple[int, int] | None = None  # events and bytes of a history whose journal was too much to be carried
     decided: int = 0  # how often it was decided whether it is
     large: int = 0  # children whose arguments were perhaps too large
+    pieces: int = 0  # that were perhaps too large
     births: set[str] = field(default_factory=set)  # children that the cluster was asked to start, and has not yet
 
 
@@ -670,7 +671,7 @@ class Ground:
         event = Event(row.next_seq, kind, None, data, None, None, self.clock.now(), row.lease_epoch)
         row.next_seq += 1
         self.state.events.append(event)
-        self.load.unsent.add(listed(event))
+        self._record_piece(listed(event))
 
     def decide(self, said: dict[str, Any]) -> dict[str, Any]:
         """Count what a person says, or pass the question on; what is refused is told by its kind and its words."""
@@ -720,9 +721,24 @@ class Ground:
         )
         return said.row
 
+    def _record_piece(self, piece: Piece) -> None:
+        self.load.unsent.add(piece, self._cut)
+
+    def _cut(self, piece: Piece) -> list[Piece]:
+        """Cut a piece that is too large for a payload, as it was decided before if this is a replay.
+
+        With a folder none is, and an execution that was written before this was done has it whole. So a patch marks those that
+        are cut, and those alone.
+        """
+        self._way.pieces += 1
+        if self.house.address.blobs is not None and not workflow.unsafe.is_replaying():
+            return [piece]
+        name = self._way.pieces
+        return cut(piece, name) if workflow.patched(f"holdfast.cut-{name}") else [piece]
+
     def _question(self, row: ApprovalRow) -> None:
         self.state.questions[row.id] = row
-        self.load.unsent.add(["?", asdict(row)])
+        self._record_piece(["?", asdict(row)])
 
     # Errands: what is asked of the cluster for other runs
 
@@ -886,12 +902,12 @@ class Ground:
             kept = Event(event.seq, event.kind, event.key, event.data, value, None, now, append.epoch)
             state.events.append(kept)
             activity, text = self._results.pop(event.key or "", ("", ""))
-            self.load.unsent.add(listed(kept, activity if activity and text == value else None))
+            self._record_piece(listed(kept, activity if activity and text == value else None))
             row.steps += event.kind == "step.completed"
             row.next_seq = event.seq + 1
         if append.parts:
             state.parts.update(append.parts)
-            self.load.unsent.add(["#", dict(append.parts)])
+            self._record_piece(["#", dict(append.parts)])
         row.updated_at = now
         if append.checkpoint_seq is not None:
             row.checkpoint_seq = append.checkpoint_seq

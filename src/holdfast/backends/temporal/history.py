@@ -24,7 +24,7 @@ from temporalio.service import RPCError
 
 from holdfast.backends.temporal.address import ARRIVE, KEEP, RUN, SIDE, is_missing
 from holdfast.backends.temporal.pauses import hold, is_stopping, undo
-from holdfast.backends.temporal.records import Piece, Start, State, event_of, moved
+from holdfast.backends.temporal.records import Piece, Start, State, event_of, joined, moved
 from holdfast.store.work import to_json
 from holdfast.words.model import FINISHED, ApprovalRow, Event, RunRow
 
@@ -190,11 +190,13 @@ async def read(client: Client, described: WorkflowExecutionDescription) -> Found
             break
         for event in (*older.state.events, *older.state.dropped):
             events.setdefault(event.seq, event)
+        asked = dict[str, ApprovalRow]()
         for piece in older.pieces:
             if piece[0] == "?":
-                questions.setdefault(piece[1]["id"], ApprovalRow(**piece[1]))
+                asked[piece[1]["id"]] = ApprovalRow(**piece[1])
             elif piece[0] != "#":
                 events.setdefault(piece[0], event_of(piece, older.results))
+        questions = {**asked, **questions}
         before, looks = older.before, looks + 1
     _end(found, events)
     row.next_seq = max(events, default=row.next_seq - 1) + 1
@@ -366,12 +368,12 @@ class _Back:
 
     def events(self) -> list[Event]:
         """Return all events, with the ones that it began with."""
-        own = [event_of(piece, self.results) for piece in self.pieces if piece[0] not in _BESIDE]
+        own = [event_of(piece, self.results) for piece in joined(self.pieces) if piece[0] not in _BESIDE]
         return own if self.state is None else [*own, *self.state.events, *self.state.dropped]
 
     def reaches(self, seq: int) -> bool:
         """Has it all from this place on, with the results that it names?"""
-        own = [piece for piece in self.pieces if piece[0] not in _BESIDE]
+        own = [piece for piece in joined(self.pieces) if piece[0] not in _BESIDE]
         named = {piece[7] for piece in own if len(piece) > 7 and piece[0] >= seq}
         return any(piece[0] <= seq for piece in own) and named <= self.results.keys()
 
@@ -462,7 +464,7 @@ async def _read(client: Client, run: str, execution: str) -> _Execution | None:
         else:
             result = value
     return _Execution(
-        Start.read(start), State() if state is None else State.unpack(state), pieces, results, result,
+        Start.read(start), State() if state is None else State.unpack(state), joined(pieces), results, result,
         begun.continued_execution_run_id,
     )  # fmt: skip
 

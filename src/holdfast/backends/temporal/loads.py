@@ -14,7 +14,7 @@ import asyncio
 import contextvars
 import json
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from holdfast.backends.temporal.records import Piece
@@ -132,8 +132,16 @@ class Unsent:
     def __len__(self) -> int:
         return len(self._pieces)
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: Piece, cut: Callable[[Piece], Sequence[Piece]]) -> None:
+        """Add a piece; `cut` makes several of one that is too large for a payload."""
         size = weight(piece) + 1
+        if size > PAYLOADS and len(parts := cut(piece)) > 1:
+            for part in parts:
+                self._add(part, weight(part) + 1)
+        else:
+            self._add(piece, size)
+
+    def _add(self, piece: Piece, size: int) -> None:
         self._pieces.append((size, piece))
         self.weight += size
 

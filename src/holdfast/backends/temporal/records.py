@@ -1,8 +1,9 @@
 """Records: what of a run travels to and from the cluster, as text. Look here for what a history of Temporal's says of a journal.
 
 A run starts with a `Start`. What its engine records goes into the history as pieces, in order: an event of the journal, a
-question as it is now ("?"), or parts of inputs ("#"). The result of a step lies there already, as that of its activity: its event
-names the activity instead. When a run goes on in another execution, that begins with a `State`: all that the engine needs to go on.
+question as it is now ("?"), or parts of inputs ("#"). A piece that is too large for a payload is cut ("+"). The result of a step
+lies there already, as that of its activity: its event names the activity instead. When a run goes on in another execution, that
+begins with a `State`: all that the engine needs to go on.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _MOVING: Final = (
 )  # fmt: skip
 _ERROR_LENGTH: Final = 4_000
 _SLICE: Final = 1_000_000  # bytes that are compressed at once
+_PART: Final = 900_000  # characters of a part of a piece, which travel as twice as many at most
 Piece = list[Any]
 Held = list[Any]  # a run that has a budget, that budget, and since when it holds
 Came = list[Any]  # the place of a signal, its kind, its topic and when it came
@@ -151,6 +153,27 @@ def listed(event: Event, activity: str | None = None) -> Piece:
     value = event.value if activity is None else None
     made = [event.seq, event.kind, event.key, event.data, value, event.at, event.epoch]
     return made if activity is None else [*made, activity]
+
+
+def cut(piece: Piece, name: int) -> list[Piece]:
+    """Cut a piece that is too large for a payload. Each part has the name of the piece, its place, and how many there are."""
+    text = json.dumps(piece, separators=(",", ":"))
+    parts = [text[first : first + _PART] for first in range(0, len(text), _PART)]
+    return [["+", name, nth, len(parts), part] for nth, part in enumerate(parts)]
+
+
+def joined(pieces: Iterable[Piece]) -> list[Piece]:
+    """Join what was cut in one execution. A piece of which a part is missing is left out."""
+    found, parts = list[Piece](), dict[int, dict[int, str]]()
+    for piece in pieces:
+        if piece[0] != "+":
+            found.append(piece)
+            continue
+        _, name, nth, many, part = piece
+        (known := parts.setdefault(name, {}))[nth] = part
+        if len(known) == many:
+            found.append(json.loads("".join(known[nth] for nth in range(many))))
+    return found
 
 
 def event_of(piece: Piece, results: Mapping[str, str] | None = None) -> Event:
