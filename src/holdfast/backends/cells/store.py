@@ -28,7 +28,15 @@ from holdfast.backends.cells.places import Place, Places, Positions, held_back, 
 from holdfast.backends.cells.plan import Plan, read_plan
 from holdfast.backends.cells.slots import check_place, key_slot, placed, slot_of
 from holdfast.backends.cells.worker import CellsWorker
-from holdfast.errors import BadArguments, HoldfastError, StoreUnavailable, UnknownApproval, UnknownRun, Unsupported
+from holdfast.errors import (
+    BadArguments,
+    HoldfastError,
+    StoreUnavailable,
+    UnknownApproval,
+    UnknownRun,
+    UnknownTrigger,
+    Unsupported,
+)
 from holdfast.runtime import AgentSpec
 from holdfast.store.announcements import NEWS, Announced, NewAnnouncement
 from holdfast.store.audit import Refusal
@@ -46,14 +54,16 @@ from holdfast.store.runs import NewRun
 from holdfast.store.schedules import Declared, ScheduleRow
 from holdfast.store.sessions import Sight
 from holdfast.store.store import Store
-from holdfast.store.triggers import Act, DecideAct, DeliveryRow, NewDelivery, StartAct, TriggerRow
+from holdfast.store.triggers import Act, DecideAct, DeliveryRow, NewDelivery, StartAct, TriggerRow, unknown_delivery
 from holdfast.store.work import ALL
 from holdfast.words.clock import Clock, SystemClock, Timer
 from holdfast.words.features import Feature
 from holdfast.words.harmless import logger
 from holdfast.words.limits import Lane
 from holdfast.words.model import ApprovalRow, Event, RunRow
+from holdfast.words.notifications import Message
 from holdfast.words.people import Ballot
+from holdfast.words.triggers import OUTGOING
 from holdfast.worker.settings import Settings
 
 T = TypeVar("T")
@@ -654,6 +664,43 @@ class CellsStore(Store):
     async def delete_notification(self, name: str, *, by: str, via: str) -> None:
         await self._all("a notification", lambda cell: cell.delete_notification(name, by=by, via=via))
 
+    async def tell(self, told: Sequence[tuple[str, Message]]) -> int:
+        if not self.cells.up:
+            raise StoreUnavailable(f"no cell of {self.url!r} can be reached: {self.cells.why()}")
+        return await self.cells.up[0].tell(told)
+
+    # What came for a trigger is in the cell of its name; messages of a notification are in the cells of their events
+
+    async def deliveries(
+        self, trigger: str, status: str, *, before: int | None = None, limit: int = 100
+    ) -> list[DeliveryRow]:
+        read = functools.partial(CellStore.deliveries, trigger=trigger, status=status, before=before, limit=limit)
+        if not trigger.startswith(OUTGOING):
+            return await self._routed(slot_of(trigger), read)
+        found = answers.concatenated(page for _, page in await self._every(read))
+        return sorted(found, key=lambda row: row.received_at, reverse=True)[:limit]
+
+    async def delivery(self, trigger: str, key: str) -> tuple[DeliveryRow, bytes]:
+        return await self._of_delivery(trigger, key, lambda cell: cell.delivery(trigger, key))
+
+    async def replay_delivery(self, trigger: str, key: str, *, by: str, via: str) -> DeliveryRow:
+        return await self._of_delivery(trigger, key, lambda cell: cell.replay_delivery(trigger, key, by=by, via=via))
+
+    async def dismiss_delivery(self, trigger: str, key: str, *, by: str, via: str) -> DeliveryRow:
+        return await self._of_delivery(trigger, key, lambda cell: cell.dismiss_delivery(trigger, key, by=by, via=via))
+
+    async def _of_delivery(self, trigger: str, key: str, call: Callable[[CellStore], Awaitable[T]]) -> T:
+        if not trigger.startswith(OUTGOING):
+            return await self._routed(slot_of(trigger), call)
+
+        async def look(cell: CellStore) -> bool:
+            with contextlib.suppress(UnknownTrigger):
+                return bool(await cell.delivery(trigger, key))
+            return False
+
+        cell, _ = await self._find(look, bool, unknown_delivery(trigger, key))
+        return await call(cell)
+
     # Bundles: a run moves to one database, by its own URL
 
     def check_takes(self, root: str) -> None:
@@ -906,12 +953,8 @@ OF_NAME: Final = [
     "trigger",
     "note_taken",
     "note_broker",
-    "replay_delivery",
-    "dismiss_delivery",
     "replay_dead",
     "delete_trigger",
-    "deliveries",
-    "delivery",
     "files",
     "see_files",
     "prune_files",
@@ -937,7 +980,7 @@ OF_ALL: Final[dict[str, Callable[[Sequence[Any]], Any]]] = {
     "recent_runs": answers.concatenated, "runs_beginning": answers.ordered(lambda row: row[0]),
     "stuck": answers.ordered(lambda row: (row.updated_at if row.due_at is None else row.due_at, row.id)),
     "would_prune": answers.concatenated, "taken": answers.summed, "absences": answers.united,
-    "tally_deliveries": answers.concatenated,
+    "tally_deliveries": answers.tallies,
     "paused_rates": answers.ordered(lambda row: -row[1]), "parts": answers.united, "notification": lambda found: found[0],
 }  # fmt: skip
 REFUSED: Final = ["backup", "restore", "move", "moved_content", "take_back", "confirm", "imported"]
@@ -971,7 +1014,6 @@ IN_A_WORKER: Final = [
     "recall_gatherings",
     "find_file",
     "tell_events",
-    "tell",
 ]
 
 for _name in OF_RUN:
