@@ -3,10 +3,14 @@
 import asyncio
 
 import pytest
-from tests.cells import cell_urls, cells_url  # noqa: F401 - fixtures
+from tests.cells import cell_urls, cells_url, own_cells_url, own_servers  # noqa: F401 - fixtures
 from tests.grounds.test_cells_feed import run_in
 
 import holdfast
+from holdfast.backends.cells import inventory, moves
+from holdfast.backends.cells.slots import slot_of
+from holdfast.errors import RunActive
+from holdfast.store.notifications import outgoing
 
 pytestmark = pytest.mark.slow
 
@@ -14,6 +18,11 @@ pytestmark = pytest.mark.slow
 @holdfast.agent
 async def fails() -> None:
     raise ValueError("no luck")
+
+
+@holdfast.agent
+async def asks() -> str:
+    return str((await holdfast.approve("really?")).by)
 
 
 async def ops(hf, kinds):
@@ -44,3 +53,24 @@ async def test_a_notification_of_cells_is_tried(cells_url):  # noqa: F811
     async with holdfast.open(cells_url) as hf:
         handle = await ops(hf, "run.failed")
         assert [await handle.test()] == [info.id for info in await handle.deliveries()]
+
+
+async def test_what_a_transaction_keeps_back_is_not_moved_before_it_is_told(own_cells_url, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(moves, "_TOLD_S", 0.5)
+    async with holdfast.open(own_cells_url, agents=[asks]) as hf, asyncio.timeout(60):
+        await ops(hf, "approval.asked")
+        name, cell = run_in(hf, "a"), hf.store.cells.made["a"]
+        db = await cell.connection()
+        async with db.transaction():
+            await db.fetchval("SELECT pg_current_xact_id()::text")
+            run = await hf.start(asks, id=name)
+            question = await run.wait_for_question()
+            async with inventory.opened(own_cells_url) as store:
+                with pytest.raises(RunActive, match="a transaction that is open in its database"):
+                    await moves.move(store, slot_of(name), "b")
+        await db.close()
+        async with inventory.opened(own_cells_url) as store:
+            await moves.move(store, slot_of(name), "b")
+        assert len(await hf.store.deliveries(outgoing("ops"), "new")) == 1
+        await hf.approve(question, by="ana")
+        assert await run.result() == "ana"
