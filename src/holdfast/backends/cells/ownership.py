@@ -100,7 +100,7 @@ async def told(db: Connection, store: str) -> Cell | None:
         identity=row.get("identity"),
         members=members,
         lost=lost,
-        renewed=row.keys() >= {"identity", "lost", "fenced_names"},
+        renewed=row.keys() >= {"identity", "lost", "added"},
     )
 
 
@@ -173,6 +173,11 @@ async def found(
         made = await told(db, store)
         assert made is not None
         return made
+
+
+async def next_reader(db: Connection, store: str) -> int:
+    """Count one more process that tells the feed; returns its number."""
+    return int(await db.fetchval(f"SELECT nextval('\"{schema_of(store)}\".readers')"))
 
 
 async def complete(db: Connection, store: str) -> None:

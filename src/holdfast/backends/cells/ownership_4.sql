@@ -23,5 +23,8 @@ DROP TRIGGER IF EXISTS cell_fence ON "@store".subscriptions;
 CREATE TRIGGER cell_fence BEFORE INSERT ON "@store".subscriptions
   FOR EACH ROW WHEN (NEW.run = '') EXECUTE FUNCTION "@cells".fence_name('topic');
 
--- It has these fences.
-ALTER TABLE "@cells".cell ADD COLUMN IF NOT EXISTS fenced_names BOOLEAN NOT NULL DEFAULT TRUE;
+-- Processes that tell the feed have numbers, which are in the positions that they give.
+CREATE SEQUENCE IF NOT EXISTS "@cells".readers;
+
+-- The last of these files that it has.
+ALTER TABLE "@cells".cell ADD COLUMN IF NOT EXISTS added INT NOT NULL DEFAULT 4;

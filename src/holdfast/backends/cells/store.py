@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +25,7 @@ from holdfast.backends.cells import answers, courier, moves, ownership
 from holdfast.backends.cells.cell import NO_TRANSACTION, CellStore
 from holdfast.backends.cells.cells import PATIENCE_S, Cells
 from holdfast.backends.cells.ownership import Holding
-from holdfast.backends.cells.places import Place, Places, Positions, held_back, place_at
+from holdfast.backends.cells.places import READERS, Place, Places, Positions, held_back, place_at
 from holdfast.backends.cells.plan import Plan, read_plan
 from holdfast.backends.cells.slots import check_place, key_slot, placed, slot_of
 from holdfast.backends.cells.worker import CellsWorker
@@ -490,6 +491,7 @@ class CellsStore(Store):
         self, after: int, read: Callable[[CellStore, int], Awaitable[Sequence[Any]]]
     ) -> tuple[dict[str, Sequence[Any]], dict[str, int], Places]:
         """Read a page of each cell that answers: returns the pages, when they were read at the latest, and where they begin."""
+        await self._number_positions()
         known = self._positions.known(after)
         start = known.start or 0
 
@@ -508,6 +510,18 @@ class CellsStore(Store):
         pages = {cell.cell: found for cell, found in await self._every(page) if found is not None}
         return pages, {name: looked[name][1] for name in pages}, places
 
+    async def _number_positions(self) -> None:
+        """Get the number of this process in its positions, before it gives one. Without the first cell it is a random one."""
+        if self._positions.reader is not None:
+            return
+        number = secrets.randbelow(READERS)
+        home = self.cells.made[self.cells.plan.home]
+        if self.refuses is None and home in self.cells.up:
+            with contextlib.suppress(StoreUnavailable):
+                number = await home.ask(functools.partial(ownership.next_reader, store=home.schema), PATIENCE_S)
+        if self._positions.reader is None:
+            self._positions.reader = number % READERS
+
     async def _told_until(self, cell: CellStore) -> int:
         """Read until when a cell's feed, read from now on, has all that happened. Readers share answers: older ones hold."""
         async with self._told_turns[cell.cell]:
@@ -525,6 +539,7 @@ class CellsStore(Store):
             sure, end = await cell.feed_reach()
             return Place(sure - 1, until), Place(end - 1, now)
 
+        await self._number_positions()
         found = await self._every(reach)
         sure, end = (
             self._positions.give(Places({cell.cell: told[nth] for cell, told in found}, None)) for nth in (0, 1)
