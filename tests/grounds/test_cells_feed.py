@@ -7,7 +7,7 @@ import pytest
 from tests.cells import cell_urls, cells_url, own_cells_url, own_servers  # noqa: F401 - fixtures
 
 import holdfast
-from holdfast.backends.cells.places import _since
+from holdfast.backends.cells.places import Place, Places, Positions, _since
 from holdfast.backends.cells.slots import slot_of
 from holdfast.client.edge import Edge
 
@@ -193,3 +193,36 @@ async def test_what_a_transaction_keeps_back_is_told_to_whoever_goes_on(own_cell
             await db.close()
         async with holdfast.open(own_cells_url) as other:
             assert run_in(hf, "b") in {event.run for event in await told(other, lines[-1].position)}
+
+
+async def test_no_process_takes_a_position_of_another_for_its_own(cells_url):  # noqa: F811
+    """At one moment, too: one that was farther on would leave out what the other has not told."""
+    async with (
+        holdfast.open(cells_url, agents=[many]) as hf,
+        holdfast.open(cells_url) as one,
+        holdfast.open(cells_url) as other,
+    ):
+        for cell in "ab":
+            await (await hf.start(many, id=run_in(hf, cell))).result()
+        now = hf.store.clock.now()
+        for each in (one, other):
+            each.store._positions._now = lambda: now
+        first, second = await told(one), await told(other)
+        assert len(first) == len(second)
+        assert not {event.position for event in first} & {event.position for event in second}
+        for nth in range(0, len(second), 10):
+            again = places(await told(one, after=second[nth].position))
+            assert set(places(second)[nth + 1 :]) <= set(again)
+
+
+def test_positions_grow_and_say_how_far_a_reader_was_behind():
+    now = 1_800_000_000_000
+    positions = Positions(["a"], lambda: now)
+    positions.reader = 63
+    given = []
+    for nth in range(2000):
+        behind_ms = (nth * 7919) % 5_000_000
+        given.append((positions.give(Places({"a": Place(nth, now - behind_ms)}, 0)), now - behind_ms))
+    assert [each for each, _ in given] == sorted({each for each, _ in given})
+    assert all(_since(each) <= since and _since(each - 1) <= since for each, since in given)
+    assert given[-1][0] < 2**53

@@ -302,3 +302,47 @@ async def test_what_cannot_be_moved_is_refused(cells_url):  # noqa: F811
         await hf.schedule("nightly", nothing, "0 3 * * *")
         with pytest.raises(holdfast.Unsupported, match="schedule 'nightly'"):
             await moves.move(hf.store.cells, slot, await other(hf.store.cells, slot))
+
+
+async def test_a_run_that_begins_to_wait_for_an_announcement_while_its_slot_leaves_is_not_moved(cells_url):  # noqa: F811
+    goes = asyncio.Event()
+
+    @holdfast.step
+    async def works() -> None:
+        await goes.wait()
+
+    @holdfast.agent
+    async def listens() -> int:
+        await works()
+        return (await holdfast.next_event("news", int)).value
+
+    async with holdfast.open(cells_url, agents=[listens]) as hf, asyncio.timeout(60):
+        slot = 300
+        run = await hf.start(listens, id=family(slot, 1)[0])
+        while (await run.info()).status != "running":
+            await asyncio.sleep(0.02)
+        async with inventory.opened(cells_url) as store:
+
+            def tell(at):
+                if at == "leaving":
+                    goes.set()
+
+            hf.store._worker._give_back = lambda _: None  # it has not looked yet
+            with pytest.raises(holdfast.Unsupported, match="run that waits for an announcement"):
+                await moves.move(store, slot, await other(store, slot), tell=tell)
+        await hf.publish("news", 7)
+        assert await run.result() == 7
+
+
+async def test_a_schedule_that_is_made_with_an_old_map_is_where_its_slot_went(cells_url):  # noqa: F811
+    """In a cell that has given its slot away it would be there beside the real one, and hold up what is due there."""
+    async with holdfast.open(cells_url, agents=[nothing]) as hf, asyncio.timeout(60):
+        name, here = family(300, 1)[0].partition(".")[0], hf.store.cells.of_slot(300)
+        for watch in hf.store._watches:
+            watch.cancel()
+        async with inventory.opened(cells_url) as store:
+            there = hf.store.cells.made[await other(store, 300)]
+            await moves.move(store, 300, there.cell)
+        await hf.schedule(name, nothing, holdfast.Schedule("0 7 * * *"))
+        names = [[row.name for row in await cell.schedules()] for cell in (here, there)]
+        assert names == [[], [name]]

@@ -88,6 +88,19 @@ async def test_a_set_of_an_older_version_opens_and_gets_an_identity(cells_url): 
     assert None not in known
 
 
+async def test_a_set_of_an_older_version_gets_what_was_added(cells_url):  # noqa: F811
+    async with holdfast.open(cells_url) as hf:
+        (there, _), schema = hf.store.cells.made.values(), hf.store.cells.made["a"].schema
+        older = f'ALTER TABLE "{schema}_cells".cell DROP COLUMN added; DROP SEQUENCE "{schema}_cells".readers'
+        await there.ask(lambda db: db.execute(f'{older}; DROP FUNCTION "{schema}_cells".fence_name CASCADE'))
+    async with holdfast.open(cells_url, agents=[child]) as hf:
+        await hf.run(child, 1, id="there")
+        assert [event async for event in hf.events(follow=False)]
+        fences = "SELECT count(*) FROM pg_trigger WHERE tgname = 'cell_fence' AND tgrelid = ANY ($1::regclass[])"
+        fenced = [f'"{schema}".{table}' for table in ("schedules", "triggers", "subscriptions")]
+        assert await hf.store.cells.made["a"].ask(lambda db: db.fetchval(fences, fenced)) == 3
+
+
 async def test_a_process_that_dies_while_a_set_gets_its_identity_is_gone_on_from(cells_url):  # noqa: F811
     """The first cell has it last, so one that has none there tells that it is not done."""
     async with holdfast.open(cells_url):

@@ -14,6 +14,7 @@ from holdfast.backends.cells.places import Place, Places, Positions
 from holdfast.store.approvals import QuestionAges
 from holdfast.store.fleet import MinuteRow, RateRow, UnservedRow, WorkerRow
 from holdfast.store.runs import Census, Counts, Order
+from holdfast.store.triggers import Tally
 from holdfast.words.model import Event, Published, RunRow
 
 T = TypeVar("T")
@@ -162,6 +163,16 @@ def rates(pages: Sequence[Sequence[RateRow]]) -> list[RateRow]:
         before = found.get(row.key, RateRow(row.key, None, 0, None))
         until = max((each for each in (before.paused_until, row.paused_until) if each is not None), default=None)
         found[row.key] = RateRow(row.key, until, before.waits + row.waits, row.because or before.because)
+    return list(found.values())
+
+
+def tallies(pages: Sequence[Sequence[Tally]]) -> list[Tally]:
+    """Add up deliveries: messages of a notification are in all cells."""
+    found: dict[tuple[str, str], Tally] = {}
+    for row in concatenated(pages):
+        before = found.get((row.trigger, row.status), Tally(row.trigger, row.status, 0, row.first_at, row.last_at))
+        first, last = min(before.first_at, row.first_at), max(before.last_at, row.last_at)
+        found[row.trigger, row.status] = Tally(row.trigger, row.status, before.count + row.count, first, last)
     return list(found.values())
 
 

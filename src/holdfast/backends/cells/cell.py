@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 from holdfast.backends.cells import ownership
 from holdfast.backends.cells.ownership import FREEZES, Holding, still
 from holdfast.backends.cells.slots import check_place, slot_of
-from holdfast.errors import LeaseLost, StoreUnavailable, UnknownApproval, Unsupported
+from holdfast.errors import BadArguments, LeaseLost, StoreUnavailable, UnknownApproval, Unsupported
 from holdfast.store.appends import Append, Told, Transition
 from holdfast.store.conversations import Enter
 from holdfast.store.limits import Closed, Turn, freed
@@ -252,16 +252,25 @@ class CellStore(PostgresStore):
     # A schedule is begun where its name belongs
 
     async def declare_schedules(self, declared: Sequence[Declared]) -> None:
-        await super().declare_schedules([each for each in declared if self.owns(each.name)])
+        await self._declared(super().declare_schedules([each for each in declared if self.owns(each.name)]))
 
     # And so is a trigger
 
     async def declare_triggers(self, declared: Sequence[DeclaredTrigger]) -> list[TriggerRow]:
         ours = [each for each in declared if self.owns(each.name)]
-        return await super().declare_triggers(ours) if ours else []
+        return await self._declared(super().declare_triggers(ours)) if ours else []
 
     async def declare_subscriptions(self, declared: Sequence[DeclaredTrigger]) -> None:
-        await super().declare_subscriptions([each for each in declared if self.owns(each.name)])
+        await self._declared(super().declare_subscriptions([each for each in declared if self.owns(each.name)]))
+
+    async def _declared(self, declaring: Awaitable[T]) -> T:
+        """Have it declared; `StoreUnavailable` if the slot of something went away just now: the worker tries again."""
+        try:
+            return await declaring
+        except BadArguments as error:
+            if not ownership.is_fence(error):
+                raise
+            raise StoreUnavailable(f"cell {self.cell!r}: {error}") from error
 
     # A commit of the store with others
 

@@ -246,6 +246,7 @@ class _Mover:
                 if running and not force:
                     raise _Busy
                 await self._set(self.epoch, "leaving", "frozen")
+                await _check(self.db, self.origin, self.slot)  # again: from now on nothing comes that stays here
                 kept = f'"{self.cells}".frozen_{self.slot}'
                 await self.db.execute(f"CREATE TABLE {kept} AS SELECT * FROM runs WHERE FALSE")
                 await self.db.execute(f"INSERT INTO {kept} SELECT * FROM runs WHERE {ours}", self.slot)
@@ -259,17 +260,27 @@ class _Mover:
             return None
 
     async def _until_told(self) -> None:
-        """Let notifications hear of what happened before: what is at the destination then is nothing new there."""
+        """Let notifications hear of what happened before: what is at the destination then is nothing new there.
+
+        `RunActive` if they cannot yet: a transaction that is open keeps events back from all who read them.
+        """
         last = await self.db.fetchval(
             f'SELECT max(position) FROM events JOIN runs ON runs.id = run_id WHERE "{self.cells}".slot_of(root_id) = $1', self.slot
         )  # fmt: skip
         until = time.monotonic() + _TOLD_S
-        while last is not None and time.monotonic() < until:
+        while last is not None:
+            while await self.origin.tell_events():
+                """There may be no worker that does it."""
             behind = await self.db.fetchval(
                 "SELECT count(*) FROM notifications WHERE state = 'active' AND position < $1", last
             )
             if not behind:
                 return
+            if time.monotonic() > until:
+                raise RunActive(
+                    f"slot {self.slot} stays in cell {self.origin.cell!r}: a transaction that is open in its database keeps events "
+                    "back from notifications, which would miss them. End it (pg_stat_activity lists it), or move the slot later"
+                )
             await asyncio.sleep(_LOOK_S)
 
     async def _copy(self) -> None:

@@ -34,7 +34,7 @@ from holdfast.backends.cells.plan import Plan
 from holdfast.errors import BadArguments, StoreUnavailable
 from holdfast.store.postgres.connection import FENCED, Connection
 
-_LATER: Final = ("ownership_2.sql", "ownership_3.sql")  # what later versions added
+_LATER: Final = ("ownership_2.sql", "ownership_3.sql", "ownership_4.sql")  # what later versions added
 # The reason of runs whose slot is frozen begins with this. `frozen_SLOT` keeps what these runs were before, until the move is
 # decided or called off.
 FREEZES: Final = "moved to cell"
@@ -96,7 +96,11 @@ async def told(db: Connection, store: str) -> Cell | None:
     members = row.get("members", {}) | {row["name"]: row["number"]}
     lost = frozenset(row.get("lost", ()))
     return Cell(
-        **said, identity=row.get("identity"), members=members, lost=lost, renewed=row.keys() >= {"identity", "lost"}
+        **said,
+        identity=row.get("identity"),
+        members=members,
+        lost=lost,
+        renewed=row.keys() >= {"identity", "lost", "added"},
     )
 
 
@@ -169,6 +173,11 @@ async def found(
         made = await told(db, store)
         assert made is not None
         return made
+
+
+async def next_reader(db: Connection, store: str) -> int:
+    """Count one more process that tells the feed; returns its number."""
+    return int(await db.fetchval(f"SELECT nextval('\"{schema_of(store)}\".readers')"))
 
 
 async def complete(db: Connection, store: str) -> None:

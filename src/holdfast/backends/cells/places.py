@@ -1,9 +1,11 @@
 """Places in the feed of all cells: one number for a place in each.
 
 A place in one database is exact (`store/postgres/queries.sql` says how); a place in several is one for each, which is no number
-that JSON holds. So a position here is the time at which it was given, in milliseconds, with a count behind it, and this process
-remembers which places it stands for. Positions grow in the order in which a process gives them, because a reader compares those
-that it was given. Those of two readers are compared by what they stand for (`http/follow.py`).
+that JSON holds. So a position here is the time at which it was given, with a count behind it, and this process remembers which
+places it stands for. Positions grow in the order in which a process gives them, because a reader compares those that it was
+given. Two processes do not give the same one, which each would take for its own: the number of a process is in its positions. It is
+one of 64 in turn, as the first cell counts them; a process that cannot ask that cell, or may not write, takes one at random. Those
+of two readers are compared by what they stand for (`http/follow.py`).
 
 For a position that this process does not know, of another process or of long ago, it looks in each database where events begin
 that a reader there may not have been told. So a position says too how far its reader was behind when it was given: a reader of a
@@ -14,16 +16,18 @@ back, its place is looked for in the same way, by the position with which the re
 
 from __future__ import annotations
 
-import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 _SINCE_MS: Final = 1_767_225_600_000  # the beginning of 2026: a position fits into 53 bits
-_COUNT: Final = 128  # positions of a millisecond; the first half is left free, so that one may go back by a few
+_UNIT_MS: Final = 8  # of the time in a position
+_COUNT: Final = 32  # positions of a unit
+_FIRST: Final = 2  # those before it are left free, so that one may go back by one
+READERS: Final = 64  # numbers of processes; the next begins again
 _LAGS: Final = 32  # how far the reader was behind: at most 2 ** lag seconds; the last one is from the beginning on
-_TIME: Final = _COUNT * _LAGS
+_TIME: Final = _COUNT * READERS * _LAGS
 _KNOWN: Final = 100_000  # positions that are remembered
 _BACK_MS: Final = 60_000
 _NEAR: Final = 50  # events that are looked at together: one alone may say an old time
@@ -51,26 +55,29 @@ class Positions:
         self._cells, self._now = cells, now
         self._known: OrderedDict[int, Places] = OrderedDict()
         self._last = 0
+        self.reader: int | None = None  # the number of this process, once it has one
 
     def give(self, places: Places) -> int:
         """Give a position, later than all that were given."""
         since = [place.since for place in places.of.values()]
         if places.start is not None and not places.of.keys() >= set(self._cells):
             since.append(_since(places.start))
-        time = max(self._now() - _SINCE_MS, self._last // _TIME, 0)
-        lag = _lag(time + _SINCE_MS - min(since, default=0))
-        position = time * _TIME + lag * _COUNT + _COUNT // 2 + secrets.randbelow(8)  # another process may give one now
-        if position <= self._last:
-            position = self._last + 1
-            if position // _COUNT != self._last // _COUNT or position // _COUNT % _LAGS != lag:
-                time += 1
-                lag = _lag(time + _SINCE_MS - min(since, default=0))
-                position = time * _TIME + lag * _COUNT + _COUNT // 2
+        time = max((self._now() - _SINCE_MS) // _UNIT_MS, self._last // _TIME, 0)
+        position = self._first(time, min(since, default=0))
+        if position <= self._last:  # one more of the same unit and lag, or else of the next unit
+            beside = self._last + 1
+            same = beside // _COUNT == position // _COUNT
+            position = beside if same else self._first(time + 1, min(since, default=0))
         self._last = position
         self._known[position] = Places(places.of, position if places.start is None else places.start)
         if len(self._known) > _KNOWN:
             self._known.popitem(last=False)
         return position
+
+    def _first(self, time: int, since: int) -> int:
+        """The first position of a time, of a reader who was told all that happened before another time."""
+        lag = _lag(time * _UNIT_MS + _SINCE_MS - since)
+        return ((time * _LAGS + lag) * READERS + (self.reader or 0)) * _COUNT + _FIRST
 
     def known(self, position: int) -> Places:
         """The places that a position stands for, as far as this process knows them."""
@@ -96,8 +103,8 @@ def _lag(behind_ms: int) -> int:
 
 def _since(position: int) -> int:
     """When the oldest event happened that the reader of a position may not have been told."""
-    lag = position // _COUNT % _LAGS
-    return 0 if position <= 0 or lag == _LAGS - 1 else position // _TIME + _SINCE_MS - (1000 << lag)
+    lag = position // (_COUNT * READERS) % _LAGS
+    return 0 if position <= 0 or lag == _LAGS - 1 else position // _TIME * _UNIT_MS + _SINCE_MS - (1000 << lag)
 
 
 async def place_at(db: Any, position: int) -> Place:

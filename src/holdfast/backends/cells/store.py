@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -24,11 +25,19 @@ from holdfast.backends.cells import answers, courier, moves, ownership
 from holdfast.backends.cells.cell import NO_TRANSACTION, CellStore
 from holdfast.backends.cells.cells import PATIENCE_S, Cells
 from holdfast.backends.cells.ownership import Holding
-from holdfast.backends.cells.places import Place, Places, Positions, held_back, place_at
+from holdfast.backends.cells.places import READERS, Place, Places, Positions, held_back, place_at
 from holdfast.backends.cells.plan import Plan, read_plan
 from holdfast.backends.cells.slots import check_place, key_slot, placed, slot_of
 from holdfast.backends.cells.worker import CellsWorker
-from holdfast.errors import BadArguments, HoldfastError, StoreUnavailable, UnknownApproval, UnknownRun, Unsupported
+from holdfast.errors import (
+    BadArguments,
+    HoldfastError,
+    StoreUnavailable,
+    UnknownApproval,
+    UnknownRun,
+    UnknownTrigger,
+    Unsupported,
+)
 from holdfast.runtime import AgentSpec
 from holdfast.store.announcements import NEWS, Announced, NewAnnouncement
 from holdfast.store.audit import Refusal
@@ -46,14 +55,16 @@ from holdfast.store.runs import NewRun
 from holdfast.store.schedules import Declared, ScheduleRow
 from holdfast.store.sessions import Sight
 from holdfast.store.store import Store
-from holdfast.store.triggers import Act, DecideAct, DeliveryRow, NewDelivery, StartAct, TriggerRow
+from holdfast.store.triggers import Act, DecideAct, DeliveryRow, NewDelivery, StartAct, TriggerRow, unknown_delivery
 from holdfast.store.work import ALL
 from holdfast.words.clock import Clock, SystemClock, Timer
 from holdfast.words.features import Feature
 from holdfast.words.harmless import logger
 from holdfast.words.limits import Lane
 from holdfast.words.model import ApprovalRow, Event, RunRow
+from holdfast.words.notifications import Message
 from holdfast.words.people import Ballot
+from holdfast.words.triggers import OUTGOING
 from holdfast.worker.settings import Settings
 
 T = TypeVar("T")
@@ -480,6 +491,7 @@ class CellsStore(Store):
         self, after: int, read: Callable[[CellStore, int], Awaitable[Sequence[Any]]]
     ) -> tuple[dict[str, Sequence[Any]], dict[str, int], Places]:
         """Read a page of each cell that answers: returns the pages, when they were read at the latest, and where they begin."""
+        await self._number_positions()
         known = self._positions.known(after)
         start = known.start or 0
 
@@ -498,6 +510,18 @@ class CellsStore(Store):
         pages = {cell.cell: found for cell, found in await self._every(page) if found is not None}
         return pages, {name: looked[name][1] for name in pages}, places
 
+    async def _number_positions(self) -> None:
+        """Get the number of this process in its positions, before it gives one. Without the first cell it is a random one."""
+        if self._positions.reader is not None:
+            return
+        number = secrets.randbelow(READERS)
+        home = self.cells.made[self.cells.plan.home]
+        if self.refuses is None and home in self.cells.up:
+            with contextlib.suppress(StoreUnavailable):
+                number = await home.ask(functools.partial(ownership.next_reader, store=home.schema), PATIENCE_S)
+        if self._positions.reader is None:
+            self._positions.reader = number % READERS
+
     async def _told_until(self, cell: CellStore) -> int:
         """Read until when a cell's feed, read from now on, has all that happened. Readers share answers: older ones hold."""
         async with self._told_turns[cell.cell]:
@@ -515,6 +539,7 @@ class CellsStore(Store):
             sure, end = await cell.feed_reach()
             return Place(sure - 1, until), Place(end - 1, now)
 
+        await self._number_positions()
         found = await self._every(reach)
         sure, end = (
             self._positions.give(Places({cell.cell: told[nth] for cell, told in found}, None)) for nth in (0, 1)
@@ -653,6 +678,43 @@ class CellsStore(Store):
 
     async def delete_notification(self, name: str, *, by: str, via: str) -> None:
         await self._all("a notification", lambda cell: cell.delete_notification(name, by=by, via=via))
+
+    async def tell(self, told: Sequence[tuple[str, Message]]) -> int:
+        if not self.cells.up:
+            raise StoreUnavailable(f"no cell of {self.url!r} can be reached: {self.cells.why()}")
+        return await self.cells.up[0].tell(told)
+
+    # What came for a trigger is in the cell of its name; messages of a notification are in the cells of their events
+
+    async def deliveries(
+        self, trigger: str, status: str, *, before: int | None = None, limit: int = 100
+    ) -> list[DeliveryRow]:
+        read = functools.partial(CellStore.deliveries, trigger=trigger, status=status, before=before, limit=limit)
+        if not trigger.startswith(OUTGOING):
+            return await self._routed(slot_of(trigger), read)
+        found = answers.concatenated(page for _, page in await self._every(read))
+        return sorted(found, key=lambda row: row.received_at, reverse=True)[:limit]
+
+    async def delivery(self, trigger: str, key: str) -> tuple[DeliveryRow, bytes]:
+        return await self._of_delivery(trigger, key, lambda cell: cell.delivery(trigger, key))
+
+    async def replay_delivery(self, trigger: str, key: str, *, by: str, via: str) -> DeliveryRow:
+        return await self._of_delivery(trigger, key, lambda cell: cell.replay_delivery(trigger, key, by=by, via=via))
+
+    async def dismiss_delivery(self, trigger: str, key: str, *, by: str, via: str) -> DeliveryRow:
+        return await self._of_delivery(trigger, key, lambda cell: cell.dismiss_delivery(trigger, key, by=by, via=via))
+
+    async def _of_delivery(self, trigger: str, key: str, call: Callable[[CellStore], Awaitable[T]]) -> T:
+        if not trigger.startswith(OUTGOING):
+            return await self._routed(slot_of(trigger), call)
+
+        async def look(cell: CellStore) -> bool:
+            with contextlib.suppress(UnknownTrigger):
+                return bool(await cell.delivery(trigger, key))
+            return False
+
+        cell, _ = await self._find(look, bool, unknown_delivery(trigger, key))
+        return await call(cell)
 
     # Bundles: a run moves to one database, by its own URL
 
@@ -906,12 +968,8 @@ OF_NAME: Final = [
     "trigger",
     "note_taken",
     "note_broker",
-    "replay_delivery",
-    "dismiss_delivery",
     "replay_dead",
     "delete_trigger",
-    "deliveries",
-    "delivery",
     "files",
     "see_files",
     "prune_files",
@@ -937,7 +995,7 @@ OF_ALL: Final[dict[str, Callable[[Sequence[Any]], Any]]] = {
     "recent_runs": answers.concatenated, "runs_beginning": answers.ordered(lambda row: row[0]),
     "stuck": answers.ordered(lambda row: (row.updated_at if row.due_at is None else row.due_at, row.id)),
     "would_prune": answers.concatenated, "taken": answers.summed, "absences": answers.united,
-    "tally_deliveries": answers.concatenated,
+    "tally_deliveries": answers.tallies,
     "paused_rates": answers.ordered(lambda row: -row[1]), "parts": answers.united, "notification": lambda found: found[0],
 }  # fmt: skip
 REFUSED: Final = ["backup", "restore", "move", "moved_content", "take_back", "confirm", "imported"]
@@ -971,7 +1029,6 @@ IN_A_WORKER: Final = [
     "recall_gatherings",
     "find_file",
     "tell_events",
-    "tell",
 ]
 
 for _name in OF_RUN:
