@@ -660,5 +660,6 @@ class Placed:
 def outside() -> Context:
     """A copy of this context in which code is in no run."""
     context = copy_context()
-    context.run(_here.set, None)
+    if context.get(_here, UNSET) is not None:
+        context.run(_here.set, None)
     return context

@@ -320,20 +320,22 @@ class Attempt:
             if not self.life.live or self.journal.ready:
                 self._hurry(future)
             if future.done():
-                yield
-                if self.life.closing:
-                    yield from tasks.refusal()
-                result: Event = future.result()
-                return result
+                return self._handed(future)
             if self.life.closing:
-                yield from tasks.refusal()
+                return tasks.refusal()
             tasks.rest()
             nothing_comes = self.journal.ready or not (self.bodies.drivers or self.pen.unacked)
             (tasks.gate.kick if nothing_comes else tasks.gate.cease)()
         else:
             tasks.gate.kick()
-        event: Event = yield from future
-        return event
+        return future.__await__()
+
+    def _handed(self, outcome: asyncio.Future[Event]) -> Generator[Any, Any, Event]:
+        """Let others have their turn of the loop before the agent goes on with an outcome that was there at once."""
+        yield
+        if self.life.closing:
+            yield from self.tasks.refusal()
+        return outcome.result()
 
     def withdraw(self, call: Call) -> None:
         """Stop a call whose waiter is gone, if its outcome has no number yet; afterwards this changes nothing."""

@@ -38,6 +38,13 @@ class NotBegun(Exception):
     """A body waited for a thread, and when there was one it was not to run any more, or not yet."""
 
 
+class Failing(Protocol):
+    """The call on whose behalf work goes on."""
+
+    def fail(self, error: Exception) -> None:
+        """The work met an unexpected error."""
+
+
 class Asking(Protocol):
     """The owner of bodies: one attempt at a run, whose agent asks for them."""
 
@@ -139,19 +146,17 @@ class Bodies:
     def start(
         self,
         work: Callable[[], Coroutine[Any, Any, None]],
-        failed: Callable[[Exception], None] | None = None,
+        call: Failing | None = None,
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[None]:
         """Run work of ours beside the agent's tasks; an unexpected error in it becomes the call's failure."""
         context = context or contextvars.copy_context()
         context.run(_here.set, None)
-        task = task_of_ours(self._life.loop, self._guard(work, failed), context)
+        task = task_of_ours(self._life.loop, self._guard(work, call), context)
         self.drivers.add(task)
         return task
 
-    async def _guard(
-        self, work: Callable[[], Coroutine[Any, Any, None]], failed: Callable[[Exception], None] | None
-    ) -> None:
+    async def _guard(self, work: Callable[[], Coroutine[Any, Any, None]], call: Failing | None) -> None:
         task = asyncio.current_task(self._life.loop)
         assert task is not None
         try:
@@ -162,8 +167,8 @@ class Bodies:
             self._life.close("lost")  # without what it wanted to read it would wait for ever; it is begun anew
         except Exception as error:
             _log.exception("run %r: unexpected error", self._life.run.id)
-            if failed is not None:
-                failed(error)
+            if call is not None:
+                call.fail(error)
         finally:
             self._driver_done(task)
 

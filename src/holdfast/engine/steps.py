@@ -142,7 +142,7 @@ class StepCall(Call):
 
     of = "step"
     __slots__ = (
-        "_account", "_context", "_copy", "_kept", "_task", "bill", "bound", "so_far", "spec", "target",
+        "_account", "_bill", "_context", "_copy", "_kept", "_task", "bound", "so_far", "spec", "target",
     )  # fmt: skip
 
     def __init__(self, attempt: Attempt, key: str, spec: StepSpec, target: object, bound: Bound) -> None:
@@ -152,8 +152,16 @@ class StepCall(Call):
         self._copy: Any = _NOT_HERE  # of the result, if the body ran here
         self._kept = False
         self._account: Account | None = None  # what the body says of how far it has come
+        self._bill: Bill | None = None  # until a body is about to run
         # The body sees the caller's context variables, live and resumed alike.
         self._context: contextvars.Context | None = contextvars.copy_context()
+
+    @property
+    def bill(self) -> Bill:
+        """The spending of the bodies of this call."""
+        if self._bill is None:
+            self._bill = Bill()
+        return self._bill
 
     @property
     def body_began_at(self) -> int:
@@ -219,8 +227,7 @@ class StepCall(Call):
             self.lean = self.lean or self.bound.lean
         if self.attempt.pen.inputs.are_kept(self.spec):
             self.tells = not any("inputs" in event.data for event in past)
-        self.bill = Bill()
-        self._task = self.attempt.bodies.start(self._drive, self._fail, self._context)
+        self._task = self.attempt.bodies.start(self._drive, self, self._context)
         self._context = None
 
     async def _drive(self) -> None:
@@ -260,7 +267,7 @@ class StepCall(Call):
                 wait_s = spec.retry.delay_s(past.failures, ended.error, self.key)
             if wait_s is None:
                 await attempt.streams.recall(self.key)
-                self._fail(ended.error)
+                self.fail(ended.error)
                 return
             await self.put_off(wait_s, ended.error, **({"pauses": ended.pauses} if ended.pauses else {}))
             ended = RUN_IT
@@ -398,11 +405,12 @@ class StepCall(Call):
             if passage is not None:
                 passage.begins(self.so_far.began_at)
             self.so_far.in_doubt = True  # until it is known how the body ended
-            self.bill.bodies += 1
+            bill = self.bill
+            bill.bodies += 1
             streams, outgoing = BodyStreams(self, self.so_far.attempt), Outgoing(self.idempotency_key)
             context = self._place(outgoing, streams, None if spec.transaction else self.tell)
             attempt.host.body_runs(spec, self.key)
-            began_s, how, known = time.perf_counter(), "stopped", len(self.bill.spendings)
+            began_s, how, known = time.perf_counter(), "stopped", len(bill.spendings)
             try:
                 ended = await self._perform(context)
                 streams.end(ended.error)
@@ -411,8 +419,8 @@ class StepCall(Call):
             finally:
                 outgoing.end()
                 attempt.host.body_ended(how, time.perf_counter() - began_s)
-                if len(self.bill.spendings) > known:
-                    attempt.host.spent(attempt.run.agent, [spent for spent, _ in self.bill.spendings[known:]])
+                if len(bill.spendings) > known:
+                    attempt.host.spent(attempt.run.agent, [spent for spent, _ in bill.spendings[known:]])
                 if self._account is not None:
                     self._account.end()
             return ended
@@ -492,13 +500,13 @@ class StepCall(Call):
 
     def ending(self, **more: Any) -> dict[str, Any]:
         """Data for an event that ends an attempt: the facts of the call, and what it has spent."""
-        data, bill = self.facts(), self.bill
+        data, bill = self.facts(), self._bill
         data.update(more)
         if self.so_far.looped:
             data["loop"] = True
         if self.so_far.replaced:
             data["replaced"] = True
-        if bill.spendings or bill.purses is not None:
+        if bill is not None and (bill.spendings or bill.purses is not None):
             data |= bill.due(self.attempt.host.clock.now())
         return data
 
@@ -518,7 +526,7 @@ class StepCall(Call):
             else:
                 text, self._copy = self.attempt.pen.stored(self.spec.signature.returns, value, "result")
         except NotStorable as error:
-            self._fail(kept(error, value))
+            self.fail(kept(error, value))
             return
         self.numbered = True
         self.attempt.end_streams(self)
@@ -528,10 +536,11 @@ class StepCall(Call):
         then = self._landed if self.attempt.guards else None
         data, announces = self._ended(), self.so_far.published
         if then is None:
-            del self.bound, self.bill, self.so_far  # as long as it is on its way nobody asks for these
+            del self.bound, self._bill, self.so_far  # as long as it is on its way nobody asks for these
         self.attempt.pen.record("step.completed", self.key, data, text, then=then, alone=alone, announces=announces)
 
-    def _fail(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
+        """Record that the call failed."""
         self.numbered, self.so_far.published = True, ()
         record = failures.record(error, self.spec.raises)
         data = self._ended(error=record)

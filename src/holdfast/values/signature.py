@@ -185,6 +185,9 @@ class Input(NamedTuple):
         return "" if self.text == self.identity else digest(self.text)
 
 
+_NO_KEYWORDS: Final[Mapping[str, _Argument]] = {}
+
+
 class Bound:
     """The arguments of one call: `text` is their record, `identity` tells the call from others.
 
@@ -193,7 +196,7 @@ class Bound:
 
     __slots__ = ("_canonical", "_parts", "_text", "_whole", "by_keyword", "by_position", "identity", "varies")
 
-    def __init__(self, parts: _Parts, by_position: list[_Argument], by_keyword: dict[str, _Argument]) -> None:
+    def __init__(self, parts: _Parts, by_position: list[_Argument], by_keyword: Mapping[str, _Argument]) -> None:
         self._parts, self.by_position, self.by_keyword = parts, by_position, by_keyword
         self._text = self._whole = ""
         varies = bool(parts.optional)
@@ -257,7 +260,8 @@ class Bound:
         """Return the arguments as recorded, and the names of arguments at a default that is not of its annotation."""
         parts, count = self._parts, len(self._parts.positional)
         rest = self.by_position[count:]
-        given = {argument.parameter.name: argument for argument in self.by_position[:count]} | self.by_keyword
+        given = {argument.parameter.name: argument for argument in self.by_position[:count]}
+        given |= self.by_keyword
         pieces, declared = [], []
         for parameter in parts.in_order:
             if parameter.local:
@@ -435,7 +439,9 @@ class Signature:
         if parts.plain and len(args) == len(parts.positional) and not (kwargs or self.stored):
             try:
                 each = zip(parts.positional, args, strict=True)
-                return Bound(parts, [_Argument(parameter, value, parameter.name) for parameter, value in each], {})
+                return Bound(
+                    parts, [_Argument(parameter, value, parameter.name) for parameter, value in each], _NO_KEYWORDS
+                )
             except Misfit as misfit:
                 raise self._unfit(misfit) from misfit
         by_position, by_keyword = self._arranged(args, kwargs)

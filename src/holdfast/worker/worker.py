@@ -22,7 +22,7 @@ from holdfast.engine.performer import perform
 from holdfast.engine.slots import Freed
 from holdfast.errors import LeaseLost, StoreUnavailable, Suspended
 from holdfast.resources import OpenResources
-from holdfast.runtime import AgentSpec, StepSpec
+from holdfast.runtime import AgentSpec, StepSpec, outside
 from holdfast.store.contract import WorkerStore
 from holdfast.values.text import cut, type_name
 from holdfast.words.harmless import logger
@@ -128,7 +128,7 @@ class Worker:
         member = Member(self.store, self.settings, self.measures, self.attempts, lambda: self._stopping)
         self.store.load = member.load
         for work in (self._work(), *rounds, self._recover(), self._erase(), calls.keep(), member.keep()):
-            self._tasks.append(asyncio.create_task(work))
+            self._tasks.append(asyncio.create_task(work, context=outside()))
 
     async def stop(self, grace_s: float | None = None) -> None:
         """Stop at a safe point: bodies that run may end and are recorded, and every run is given back as soon as it can be.
