@@ -162,7 +162,18 @@ async def test_histories_come_in_pages(site):
 async def test_agents_are_those_that_workers_published(site):
     """Names, whether they are served, and the schemas of their arguments; how they are let through is not told."""
     found = {agent["name"]: agent for agent in (await site.get("/api/agents"))["agents"]}
-    assert sorted(found) == ["broken", "listener", "meet", "number", "publish", "rated", "reciter", "talker", "twice"]
+    assert sorted(found) == [
+        "broken",
+        "guess",
+        "listener",
+        "meet",
+        "number",
+        "publish",
+        "rated",
+        "reciter",
+        "talker",
+        "twice",
+    ]
     assert found["twice"]["served"]
     assert found["twice"]["schema"]["properties"]["n"] == {"type": "integer"}
     assert not [name for name in found["twice"]["schema"] if name in ("x-flow", "x-budget")]

@@ -322,8 +322,8 @@ def documents(kind: Any) -> set[type]:
 
 # What each document holds besides what is told. A field that is added to a document belongs here or in `TOLD`.
 HIDDEN = {
-    "Approval": "changes data decided_by default delegations digest editable key needs not_by note path question root run schema"
-    " shown to votes",
+    "Approval": "changes data decided_by default delegations digest editable has_default key needs not_by note path question root"
+    " run schema shown to votes",
     "DeliveryInfo": "error outcome size",
     "NotificationInfo": "agent dead done format kinds labels lag_s url waiting",
     "Published": "differs",
