@@ -46,6 +46,7 @@ async def move(url, slot):
         await moves.move(store, slot, await other(store, slot))
 
 
+@pytest.mark.by_day("b")  # not the first cell, where sessions are
 @pytest.mark.parametrize("cell", ["a", "b"])
 async def test_a_link_decides_once_in_every_cell(cell, cells_url):  # noqa: F811
     async with served(cells_url) as site, browser(site) as web, browser(site) as again:
@@ -59,6 +60,7 @@ async def test_a_link_decides_once_in_every_cell(cell, cells_url):  # noqa: F811
         assert (refused.status_code, "this link was used on " in refused.text) == (401, True)
 
 
+@pytest.mark.by_day("b")  # not the first cell, where sessions are
 @pytest.mark.parametrize("cell", ["a", "b"])
 async def test_of_two_sessions_of_a_link_one_decides(cell, cells_url):  # noqa: F811
     async with served(cells_url) as site, browser(site) as one, browser(site) as two:
@@ -72,6 +74,7 @@ async def test_of_two_sessions_of_a_link_one_decides(cell, cells_url):  # noqa: 
             assert (await site.hf.approval(question.id)).decision == won
 
 
+@pytest.mark.by_day("b")  # not the first cell, where sessions are
 @pytest.mark.parametrize("cell", ["a", "b"])
 async def test_a_link_outlives_moves_of_its_question(cell, cells_url):  # noqa: F811
     """Whoever is in by it stays in, and whoever opens it later comes in, there and back again."""

@@ -209,6 +209,7 @@ async def _say(cell, slot, state, epoch):
     )
 
 
+@pytest.mark.by_day("owned")
 @pytest.mark.parametrize("state", ["owned", "leaving"])
 async def test_two_owners_are_told_and_settled(state, cells_url):  # noqa: F811
     names = family(SLOT, 1)
@@ -265,6 +266,7 @@ async def test_no_run_is_counted_twice_wherever_a_mover_died(step, cells_url):  
         assert len(await hf.audit(limit=100)) == 6
 
 
+@pytest.mark.by_day("1.0")
 @pytest.mark.parametrize("grace_s", [0.0, 1.0])  # the worker has heard that it is to give the run back, or has not
 async def test_a_run_whose_move_was_called_off_goes_on_at_once(cells_url, grace_s):  # noqa: F811
     """Its body was interrupted when the slot was frozen by force; then the mover died."""

@@ -75,7 +75,7 @@ async def test_a_run_whose_journal_is_too_long_to_be_carried_is_paused_where_it_
         await is_replayable(temporal_url)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 async def test_a_run_whose_journal_is_too_long_goes_on_behind_its_longest_history(temporal_url, tmp_path):  # noqa: F811
     """Without a folder it stays in its execution; with one it leaves it, and its journal lies there."""
     url = f"{temporal_url}&events=60"
@@ -238,6 +238,7 @@ async def test_what_is_sent_and_is_too_large_is_refused_before_it_is_sent(tempor
 
 
 @pytest.mark.slow
+@pytest.mark.by_day("escaped")
 @pytest.mark.parametrize("character", ["m", "\n"], ids=["plain", "escaped"])
 async def test_what_is_just_as_large_as_a_value_may_be_is_taken(temporal_url, character):  # noqa: F811
     text = character * (WIDE // len(repr(character)[1:-1]))
@@ -253,7 +254,7 @@ async def test_what_is_just_as_large_as_a_value_may_be_is_taken(temporal_url, ch
         await is_replayable(temporal_url)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 async def test_answers_that_are_given_at_once_go_in_several_messages(temporal_url):  # noqa: F811
     async with holdfast.open(temporal_url, agents=[loads], settings=QUICK) as hf:
         run = await hf.start(asks_texts, 6)
@@ -303,6 +304,7 @@ async def test_arguments_of_a_child_that_travel_too_long_fail_it_alone(temporal_
 
 
 @pytest.mark.slow
+@pytest.mark.by_day("cut")
 @pytest.mark.parametrize("blobs", [False, True], ids=["cut", "folder"])
 async def test_what_is_too_large_for_a_payload_is_recorded_in_parts(temporal_url, tmp_path, blobs):  # noqa: F811
     """A line of the history, and a question whose value was edited: it has both values, each with many quotes."""
@@ -329,7 +331,7 @@ async def test_what_is_too_large_for_a_payload_is_recorded_in_parts(temporal_url
         )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 async def test_a_question_that_was_decided_in_a_former_execution_is_not_open(temporal_url):  # noqa: F811
     async with holdfast.open(f"{temporal_url}&events=60", agents=[loads], settings=QUICK) as hf:
         run = await hf.start(asks_often, 70)
