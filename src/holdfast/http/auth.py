@@ -91,7 +91,7 @@ class Caller:
 
 
 Guard = Callable[[Request], Awaitable[Caller]]
-AS: Final = "x-holdfast-as"  # the person whom the page that asks shows as the one who looks
+AS: Final = "x-holdfast-as"  # names the person whom a page shows as signed in
 
 
 class OwnPages:
@@ -222,7 +222,7 @@ def unauthorized(message: str, **about: str) -> Refused:
 
 
 def check_shown(request: Request, caller: Caller) -> None:
-    """Refuse what a page asks that shows another person: in another tab of its browser somebody else has signed in since."""
+    """Refuse a page that shows another person: somebody else has signed in since, in another tab of the same browser."""
     shown = request.headers.get(AS)
     if shown is not None and unquote(shown) != caller.actor.name:
         raise unauthorized(

@@ -1,6 +1,7 @@
 -- What later versions added to a cell; done again without harm, as that of ownership_2.sql.
 
--- The fence of schedules and triggers, as that of runs: one that was made where its slot is not would stay there.
+-- The fence of schedules and triggers: one that was made where its slot is not would stay there. It finds the name by the column
+-- that it is told; the fence of runs reads its own column, because every start passes it.
 CREATE OR REPLACE FUNCTION "@cells".fence_name() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
   here INT := "@cells".slot_of(to_jsonb(NEW) ->> TG_ARGV[0]);

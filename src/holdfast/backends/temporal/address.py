@@ -45,9 +45,7 @@ SIDE_OF: Final = (
 KEEP: Final = "holdfast.keep"  # an activity whose input is what a run recorded, and which copies that into the feed
 FED_S: Final = 10.0  # for so long one copies, before another does
 ASIDE: Final = "value.aside"  # the kind of a signal with a large value, which the decision that follows only names
-ASIDE_BYTES: Final = (
-    30_000  # from which on a value goes so: a workflow task sends every update that comes with it back to the server
-)
+ASIDE_BYTES: Final = 30_000  # a larger value goes ahead of its decision, because a workflow task sends its updates back
 NOT_ASIDE: Final = "holdfast.aside"  # the type of the failure of a decision whose value has not come to this execution
 MORE: Final = "more"  # among the questions by which a run is found: it has more of them
 NOBODY: Final = "nobody"  # ends the name of a task queue that is never polled
